@@ -1,0 +1,56 @@
+"""The project's own files agree with each other."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+PINS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+
+
+def test_the_conda_environment_lists_the_base_install_and_the_demo() -> None:
+    """Asked for by issue 2: `environment.yml` is kept in step by a test."""
+    *conda, pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    assert conda == [f"python{PROJECT['requires-python']}", "pip"]
+    assert pip["pip"] == PROJECT["dependencies"] + EXTRAS["demo"]
+
+
+def test_constraints_are_exact_pins_without_addresses_or_paths() -> None:
+    """Asked for by issue 2: pins live in a constraints file, without registry addresses."""
+    assert [pin for pin in PINS if not re.fullmatch(r"[\w.-]+==[\w.!+]+", pin)] == []
+    assert sorted(PINS, key=str.upper) == PINS
+
+
+def test_everything_that_make_installs_is_pinned() -> None:
+    pinned = {canonicalize_name(pin.split("==")[0]) for pin in PINS}
+    extras = [name for group in ("demo", "openai", "anthropic", "test", "dev") for name in EXTRAS[group]]
+    named = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"] + extras}
+    assert named - pinned == {canonicalize_name(PROJECT["name"])}
+
+
+def test_the_all_extra_is_the_union_of_the_users_extras() -> None:
+    (everything,) = EXTRAS["all"]
+    assert Requirement(everything).extras == EXTRAS.keys() - {"all", "test", "dev"}
+
+
+def test_the_npm_server_is_pinned_exactly() -> None:
+    package = json.loads((ROOT / "tests/npm/package.json").read_text())
+    assert [v for v in package["dependencies"].values() if not re.fullmatch(r"\d+\.\d+\.\d+", v)] == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "environment.yml", "Makefile", ".ci/run"])
+def test_no_project_file_names_a_registry_host(name: str) -> None:
+    """We demand it: which mirror is used is the machine's business."""
+    hosts = re.findall(r"(?:index-url|registry|find-links)[ =]|https?://", (ROOT / name).read_text())
+    assert hosts == []

@@ -1,0 +1,119 @@
+"""The catalog as rows: what is offered, what is attached, what was read and what it cost. A fold over offer and spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from .content import Offer, Template
+from .errors import UsageError
+from .media import human_size
+from .span import Span
+
+__all__ = ["CatalogRow", "Kind", "cells", "fill", "rows"]
+
+Kind = Literal["resource", "template", "prompt", "tool"]
+State = Literal["", "attached", "read", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatalogRow:
+    """One line of the catalog. All strings may be a server's.
+
+    The order of the fields is the order on the wire to the page; `catalog.js` names them in the same order.
+    """
+
+    key: str
+    """Unique among the rows; comes back with each click."""
+    server: str
+    kind: Kind
+    label: str
+    uri: str
+    """For prompts and tools their name."""
+    mime: str | None = None
+    size: int | None = None
+    """Bytes; `None` is unknown."""
+    description: str | None = None
+    tokens: int | None = None
+    """Known once it was read."""
+    counter: str | None = None
+    """Who counted the tokens."""
+    state: State = ""
+    reason: str | None = None
+    """Why it failed."""
+    variables: tuple[str, ...] = ()
+    """Template placeholders or prompt arguments, one field to fill in for each."""
+
+
+def _new(kind: Kind, server: str, uri: str, label: str = "", **more: Any) -> CatalogRow:
+    return CatalogRow(key=f"{kind} {server} {uri}", server=server, kind=kind, label=label or uri, uri=uri, **more)
+
+
+def _offered(offer: Offer) -> Iterable[CatalogRow]:
+    for r in offer.resources:
+        yield _new("resource", r.server, r.uri, r.label, mime=r.mime, size=r.size, description=r.description)
+    for t in offer.templates:
+        yield _new("template", t.server, t.uri, t.label, mime=t.mime, description=t.description, variables=t.variables)
+    for p in offer.prompts:
+        names = tuple(argument.name for argument in p.arguments)
+        yield _new("prompt", p.server, p.name, p.label, description=p.description, variables=names)
+    for tool in offer.tools:
+        yield _new("tool", tool.server, tool.name, tool.label, description=tool.description)
+
+
+def rows(
+    offer: Offer, attached: Iterable[tuple[str, str]], spans: Iterable[Span], kinds: Iterable[Kind]
+) -> dict[str, CatalogRow]:
+    """All entries of these kinds by key, with their state. What was read through a template or a link has a row too."""
+    kinds = tuple(kinds)
+    found = {entry.key: entry for entry in _offered(offer) if entry.kind in kinds}
+    if "resource" not in kinds:
+        return found
+    for span in spans:
+        if span.kind == "read" and span.status in ("ok", "error") and "server" in span.detail:
+            _note(found, span)
+    for server, uri in attached:
+        before = found.get(f"resource {server} {uri}") or _new("resource", server, uri)
+        found[before.key] = replace(before, state="attached", reason=None)
+    return found
+
+
+def _note(found: dict[str, CatalogRow], span: Span) -> None:
+    server, uri = span.detail["server"], span.detail.get("uri") or span.name
+    before = found.get(f"resource {server} {uri}") or _new("resource", server, uri)
+    if span.status == "ok":
+        found[before.key] = replace(
+            before, state="read", reason=None, size=span.detail.get("bytes", before.size),
+            mime=before.mime or span.detail.get("mime"), tokens=span.detail.get("tokens"),
+            counter=span.detail.get("counter"),
+        )  # fmt: skip
+    else:
+        found[before.key] = replace(before, state="failed", reason=str(span.detail.get("error", "")))
+
+
+def cells(entry: CatalogRow) -> dict[str, str]:
+    """An entry for a static table: every cell as text."""
+    return {
+        "state": f"failed: {entry.reason}" if entry.state == "failed" else entry.state,
+        "server": entry.server,
+        "label": entry.label,
+        "uri": entry.uri,
+        "kind": entry.kind if entry.kind != "resource" else entry.mime or "",
+        "size": human_size(entry.size) if entry.size is not None else "",
+        "description": entry.description or "",
+        "tokens": f"{entry.tokens:,}" if entry.tokens is not None else "",
+    }
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """A template's URI with its placeholders filled in (RFC 6570); raises `UsageError` naming those without a value."""
+    import uri_template
+
+    names = Template(server="", uri=template, name="").variables
+    if missing := [name for name in names if not values.get(name)]:
+        raise UsageError(f"{template} needs values for: {', '.join(missing)}")
+    filled = uri_template.URITemplate(template).expand(**{name: values[name] for name in names})
+    if filled is None:
+        raise UsageError(f"{template} is no valid URI template (RFC 6570)")
+    return str(filled)

@@ -1,0 +1,490 @@
+"""One open session with one MCP server. The only module that knows `mcp`, which it imports when the first one opens.
+
+`import mcp` costs about two seconds of CPU, and its types rewrite URIs; so requests go out and answers come back as plain
+dicts through `ClientSession.send_request`, and are read into the words of `content.py` here. What a server got wrong
+becomes a sentence in `Offer.problems`, never an exception that loses the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from . import stdio, wire
+from .content import (
+    Argument,
+    Content,
+    Link,
+    Message,
+    Offer,
+    Part,
+    Prompt,
+    PromptResult,
+    Resource,
+    Template,
+    Tool,
+    ToolResult,
+)  # fmt: skip
+from .errors import ConnectError, NotConnected, RequestTimeout, ServerError
+from .secret import Secret, mask
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+__all__ = ["Connection", "Target", "Timed"]
+
+T = TypeVar("T")
+_METHOD_NOT_FOUND, _CONNECTION_CLOSED, _TIMED_OUT = -32601, -32000, 408
+_MOST_PAGES = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a server is: a command (stdio) or a URL (streamable HTTP, or legacy SSE)."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    env: Mapping[str, Secret] = field(default_factory=dict)
+    cwd: str | None = None
+    url: str | None = None
+    headers: Mapping[str, Secret] = field(default_factory=dict)
+    transport: Literal["stdio", "http", "sse"] = "stdio"
+    timeout: float = 60.0
+    """Seconds for the handshake and for each request."""
+
+    @property
+    def where(self) -> str:
+        """What was typed, for messages; secrets masked."""
+        return mask(self.url or " ".join(self.command), self.secrets)
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        return (*self.env.values(), *self.headers.values())
+
+
+class Timed(NamedTuple):
+    """An answer, and how long the server (with the transport) and the decoding of its answer took, in seconds."""
+
+    value: Any
+    waited: float
+    decoded: float
+
+
+class Connection:
+    """Opened and closed by one task of its own, as the SDK's cancel scopes need; all else only signals that task.
+
+    Every method is a coroutine for the background loop. After the server has ended each raises `NotConnected` with its
+    exit status and last stderr lines.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.server_info = ""
+        self.capabilities: Mapping[str, Any] = {}
+        self.protocol: str | None = None
+        self.opened_in: float | None = None
+        self._process: stdio.Server | None = None
+        self._session: ClientSession | None = None
+        self._closing = asyncio.Event()
+        self._owner: asyncio.Task[None] | None = None
+        self._ended = False
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def alive(self) -> bool:
+        return self._session is not None and not self._ended
+
+    @property
+    def session(self) -> ClientSession:
+        """The SDK's session, for the adapters' tools."""
+        if self._session is None or not self.alive:
+            raise NotConnected(self._obituary())
+        return self._session
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def stderr(self, lines: int = 8) -> list[str]:
+        """The server's last stderr lines, secrets masked."""
+        return [self.mask(line) for line in self._process.stderr.tail(lines)] if self._process else []
+
+    def stray(self, lines: int = 8) -> list[str]:
+        """The last lines on stdout that were no messages, secrets masked."""
+        return [self.mask(line) for line in self._process.stray.tail(lines)] if self._process else []
+
+    def mask(self, text: str) -> str:
+        return mask(text, self.target.secrets)
+
+    # -- life
+
+    async def open(self) -> None:
+        """Connect and shake hands. Raises `ConnectError`; nothing is left running then."""
+        started = time.perf_counter()
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._owner = asyncio.create_task(self._own(ready))
+        try:
+            await asyncio.wait_for(asyncio.shield(ready), self.target.timeout)
+        except BaseException as error:
+            self._owner.cancel()
+            await asyncio.wait([self._owner])
+            ready.exception()  # looked at, whichever of the two it was
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise ConnectError(self._refusal(error)) from None
+        self.opened_in = time.perf_counter() - started
+
+    async def close(self) -> None:
+        """Close it from any task; done when the server process is gone."""
+        self._closing.set()
+        if self._owner is not None:
+            await asyncio.wait([self._owner])
+
+    async def _own(self, ready: asyncio.Future[None]) -> None:
+        from mcp import ClientSession
+        from mcp.types import Implementation
+
+        quiet_logging()
+        try:
+            async with self._transport() as (read, write):
+                info = Implementation(name="mcp-agent-workbench", version="0.1.0")
+                async with ClientSession(read, write, client_info=info) as session:
+                    answer = await session.initialize()
+                    self.capabilities = answer.capabilities.model_dump(exclude_none=True)
+                    self.protocol = str(answer.protocolVersion)
+                    self.server_info = f"{answer.serverInfo.name} {answer.serverInfo.version}"
+                    self._session = session
+                    ready.set_result(None)
+                    await self._closing.wait()
+        except BaseException as error:
+            if not ready.done():
+                ready.set_exception(_plain(error))
+        finally:
+            self._ended = True
+            if not ready.done():
+                ready.set_exception(ConnectionError("the connection closed during the handshake"))
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[tuple[Any, Any]]:
+        headers = {name: value.reveal() for name, value in self.target.headers.items()}
+        if self.target.transport == "stdio":
+            env = {name: value.reveal() for name, value in self.target.env.items()}
+            self._process = await stdio.Server.start(self.target.command, env, self.target.cwd)
+            async with wire.streams(self._process, self._server_ended) as streams:
+                yield streams
+        elif self.target.transport == "sse":
+            from mcp.client.sse import sse_client
+
+            async with sse_client(str(self.target.url), headers=headers, timeout=self.target.timeout) as streams:
+                yield streams
+        else:
+            from mcp.client.streamable_http import streamablehttp_client
+
+            client = streamablehttp_client(str(self.target.url), headers=headers, timeout=self.target.timeout)
+            async with client as (read, write, _):
+                yield read, write
+
+    def _server_ended(self) -> None:
+        self._ended = True
+
+    def _refusal(self, error: BaseException) -> str:
+        if isinstance(error, TimeoutError):
+            found = f"no answer to the handshake within {self.target.timeout:g} s"
+        elif isinstance(error, FileNotFoundError) and self.target.cwd is None:
+            found = f"there is no command {self.target.command[0]!r} on the PATH"
+        else:
+            found = self.mask(" ".join(str(error).split()) or type(error).__name__)
+        return "\n".join(
+            [f"{self.name} ({self.target.where}) could not be connected: {found}.", *self._evidence(), self._advice()]
+        )
+
+    def _obituary(self) -> str:
+        if self._session is None or self._closing.is_set():
+            return f"{self.name} is not connected. Connect it: %mcp connect {self.name} ..."
+        return "\n".join([f"{self.name} has ended.", *self._evidence(), f"Start it again: %mcp reconnect {self.name}"])
+
+    def _evidence(self) -> list[str]:
+        """What the process left behind: exit status, stderr, and stray stdout where there is no stderr."""
+        if self._process is None:
+            return []
+        status = self._process.returncode
+        lines = self.stderr()
+        found = [] if status is None else [f"Its process ended with status {status}."]
+        if lines:
+            return [*found, "Its last lines on stderr:", *(f"    {line}" for line in lines)]
+        stray = self.stray()
+        return [*found, *(["Its last lines on stdout:"] if stray else []), *(f"    {line}" for line in stray)]
+
+    def _advice(self) -> str:
+        if self.target.transport == "stdio":
+            return (
+                f"It was started with {', '.join(self.target.env) or 'no extra variables'} beside {', '.join(stdio.PASSED)}; "
+                "more are passed with --env NAME, more time is given with --timeout SECONDS."
+            )
+        return "Check the address and --header; an older server may want --sse."
+
+    # -- requests
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One request, as plain data both ways. Raises `ServerError`, `RequestTimeout` or `NotConnected`."""
+        import anyio
+        from mcp.shared.exceptions import McpError
+
+        session, seconds = self.session, self.target.timeout
+        try:
+            answer = await session.send_request(
+                wire.request(method, params), wire.answer_type(), timedelta(seconds=seconds)
+            )
+        except McpError as error:
+            code, text = error.error.code, self.mask(error.error.message)
+            if code == _CONNECTION_CLOSED and (self._ended or text == "Connection closed"):
+                raise NotConnected(await self._died()) from None
+            if code == _TIMED_OUT:
+                raise RequestTimeout(
+                    f"{self.name} did not answer {method} within {seconds:g} s; the connection is still open. "
+                    f"Reconnect with a longer --timeout if it needs more."
+                ) from None
+            raise ServerError(f"{self.name} answered {method} with an error: {text} (code {code})", code) from None
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
+            raise NotConnected(await self._died()) from None
+        return dict(answer.model_extra or {})
+
+    async def _died(self) -> str:
+        self._ended = True
+        if self._process is not None:
+            await self._process.ended(0.5)  # so that its exit status is known
+        return self._obituary()
+
+    async def offer(self) -> Offer:
+        """All pages of all four lists. Reads no content."""
+        problems: list[str] = []
+        lists = [
+            await self._list(method, key, make, problems) if self.capabilities.get(capability) is not None else ()
+            for method, key, capability, make in _LISTS
+        ]
+        return Offer(resources=lists[0], templates=lists[1], prompts=lists[2], tools=lists[3], problems=tuple(problems))
+
+    async def _list(
+        self, method: str, key: str, make: Callable[[str, Mapping[str, Any]], T], problems: list[str]
+    ) -> tuple[T, ...]:
+        found: dict[str, T] = {}
+        try:
+            async for number, entry in self._entries(method, key, problems):
+                try:
+                    made = make(self.name, entry)
+                except (KeyError, TypeError, AttributeError, ValueError):
+                    problems.append(f"{self.name}: entry {number} of {method} is left out: it has no valid name or URI")
+                    continue
+                found.setdefault(str(getattr(made, "uri", None) or getattr(made, "name", None)), made)
+        except ServerError as error:
+            if error.code != _METHOD_NOT_FOUND:
+                problems.append(f"{error}; {len(found)} entries had come before")
+        return tuple(found.values())
+
+    async def _entries(self, method: str, key: str, problems: list[str]) -> AsyncIterator[tuple[int, Any]]:
+        cursor: str | None = None
+        seen: set[str] = set()
+        number = 0
+        for _ in range(_MOST_PAGES):
+            page = await self.request(method, {"cursor": cursor} if cursor else None)
+            entries = page.get(key)
+            for entry in entries if isinstance(entries, list) else ():
+                number += 1
+                yield number, entry
+            cursor = page.get("nextCursor")
+            if not cursor or not isinstance(cursor, str) or cursor in seen:
+                return
+            seen.add(cursor)
+        problems.append(f"{self.name}: {method} was ended after {_MOST_PAGES:,} pages")
+
+    async def read(self, uri: str) -> Timed:
+        """`resources/read`; the value is a `Content`. The URI goes out exactly as given."""
+        return await self._timed("resources/read", {"uri": uri}, lambda raw: _content(self.name, uri, raw))
+
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> Timed:
+        """`prompts/get`; the value is a `PromptResult`."""
+        params = {"name": name, "arguments": dict(arguments)}
+        return await self._timed("prompts/get", params, lambda raw: _prompt_result(self.name, name, raw))
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Timed:
+        """`tools/call`; the value is a `ToolResult`. A result with `isError` is a value too, not an exception."""
+        params = {"name": tool, "arguments": dict(arguments)}
+        return await self._timed("tools/call", params, lambda raw: _tool_result(self.name, tool, raw))
+
+    def listing(self, tools: Sequence[Tool]) -> Any:
+        """A session for the adapters' `load_mcp_tools` that lists exactly `tools`.
+
+        They are listed already, all pages; here each is checked by itself, so that one that the SDK's types refuse costs
+        one tool and not all of them.
+        """
+        from mcp import types
+
+        valid: list[types.Tool] = []
+        for tool in tools:
+            schema = {"type": "object", "properties": {}, **tool.schema}
+            valid.append(types.Tool(name=tool.name, title=tool.title, description=tool.description, inputSchema=schema))
+
+        class Listing:
+            async def list_tools(self, cursor: str | None = None) -> types.ListToolsResult:
+                return types.ListToolsResult(tools=valid)
+
+        return Listing()
+
+    async def _timed(self, method: str, params: Mapping[str, Any], decode: Callable[[dict[str, Any]], Any]) -> Timed:
+        started = time.perf_counter()
+        raw = await self.request(method, params)
+        waited = time.perf_counter()
+        value = decode(raw)
+        return Timed(value, waited - started, time.perf_counter() - waited)
+
+
+def quiet_logging() -> None:
+    """Keep the SDK's log lines out of the running cell: with a handler of its own, logging's last resort stays silent."""
+    for name in ("mcp", "httpx", "httpcore", "langchain_mcp_adapters"):
+        logging.getLogger(name).addHandler(logging.NullHandler())
+
+
+def _plain(error: BaseException) -> Exception:
+    """The first real error inside anyio's exception groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, Exception) else ConnectionError(str(error) or type(error).__name__)
+
+
+# -- from the wire to our words. A missing or wrong optional value is None; a missing identity raises and costs one entry.
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _identity(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("no identity")
+    return value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(x for x in value if isinstance(x, str)) if isinstance(value, list) else ()
+
+
+def _common(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {"title": _text(raw.get("title")), "description": _text(raw.get("description"))}
+
+
+def _resource(server: str, raw: Mapping[str, Any]) -> Resource:
+    notes, size = _mapping(raw.get("annotations")), raw.get("size")
+    priority = notes.get("priority")
+    uri = _identity(raw.get("uri"))
+    return Resource(
+        server=server, uri=uri, name=_text(raw.get("name")) or uri, mime=_text(raw.get("mimeType")),
+        size=size if isinstance(size, int) and size >= 0 else None,
+        audience=_strings(notes.get("audience")),
+        priority=float(priority) if isinstance(priority, int | float) else None,
+        **_common(raw),
+    )  # fmt: skip
+
+
+def _template(server: str, raw: Mapping[str, Any]) -> Template:
+    uri = _identity(raw.get("uriTemplate"))
+    name = _text(raw.get("name")) or uri
+    return Template(server=server, uri=uri, name=name, mime=_text(raw.get("mimeType")), **_common(raw))
+
+
+def _prompt(server: str, raw: Mapping[str, Any]) -> Prompt:
+    given = raw.get("arguments")
+    arguments = tuple(
+        Argument(name=x["name"], description=_text(x.get("description")), required=x.get("required") is True)
+        for x in (given if isinstance(given, list) else ())
+        if isinstance(x, dict) and _text(x.get("name"))
+    )
+    return Prompt(server=server, name=_identity(raw.get("name")), arguments=arguments, **_common(raw))
+
+
+def _tool(server: str, raw: Mapping[str, Any]) -> Tool:
+    return Tool(
+        server=server, name=_identity(raw.get("name")), schema=_mapping(raw.get("inputSchema")),
+        annotations=_mapping(raw.get("annotations")), **_common(raw),
+    )  # fmt: skip
+
+
+_LISTS: Sequence[tuple[str, str, str, Callable[[str, Mapping[str, Any]], Any]]] = (
+    ("resources/list", "resources", "resources", _resource),
+    ("resources/templates/list", "resourceTemplates", "resources", _template),
+    ("prompts/list", "prompts", "prompts", _prompt),
+    ("tools/list", "tools", "tools", _tool),
+)
+
+
+def _part(raw: Mapping[str, Any], uri: str) -> Part:
+    """A text or blob content, as in `resources/read`; also the `resource` of an embedded one."""
+    uri, mime = _text(raw.get("uri")) or uri, _text(raw.get("mimeType"))
+    if isinstance(raw.get("text"), str):
+        return Part(uri=uri, mime=mime, data=raw["text"])
+    return Part(uri=uri, mime=mime, data=_decoded(raw.get("blob")))
+
+
+def _decoded(blob: Any) -> bytes:
+    try:
+        return base64.b64decode(blob if isinstance(blob, str) else "", validate=False)
+    except (binascii.Error, ValueError):
+        raise ServerError("the server sent a part that is not valid base64") from None
+
+
+def _content(server: str, uri: str, raw: Mapping[str, Any]) -> Content:
+    contents = raw.get("contents")
+    parts = tuple(_part(x, uri) for x in (contents if isinstance(contents, list) else ()) if isinstance(x, dict))
+    return Content(server=server, uri=uri, parts=parts, repaired=wire.REPAIRED in _mapping(raw.get("_meta")))
+
+
+def _items(blocks: Any, source: str) -> Iterator[Part | Link]:
+    """Content blocks of a prompt message or tool result. What this revision does not know stays visible as text."""
+    for raw in blocks if isinstance(blocks, list) else [blocks]:
+        block = _mapping(raw)
+        kind, mime = block.get("type"), _text(block.get("mimeType"))
+        if kind == "text":
+            yield Part(uri=source, mime="text/plain", data=str(block.get("text", "")))
+        elif kind in ("image", "audio"):
+            yield Part(uri=source, mime=mime or f"{kind}/*", data=_decoded(block.get("data")))
+        elif kind == "resource":
+            yield _part(_mapping(block.get("resource")), source)
+        elif kind == "resource_link" and _text(block.get("uri")):
+            name = _text(block.get("name")) or block["uri"]
+            yield Link(uri=block["uri"], name=name, mime=mime, description=_text(block.get("description")))
+        else:
+            yield Part(uri=source, mime="text/plain", data=f"[content of a kind not known here: {kind!r}]")
+
+
+def _prompt_result(server: str, name: str, raw: Mapping[str, Any]) -> PromptResult:
+    given = raw.get("messages")
+    messages = tuple(
+        Message(
+            role="assistant" if x.get("role") == "assistant" else "user",
+            items=tuple(_items(x.get("content"), f"prompt {name}")),
+        )
+        for x in (given if isinstance(given, list) else ())
+        if isinstance(x, dict)
+    )
+    return PromptResult(server=server, name=name, messages=messages)
+
+
+def _tool_result(server: str, tool: str, raw: Mapping[str, Any]) -> ToolResult:
+    items = tuple(_items(raw.get("content") or [], f"tool {tool}"))
+    return ToolResult(
+        server=server, tool=tool, items=items, structured=raw.get("structuredContent"), error=raw.get("isError") is True
+    )

@@ -1,0 +1,151 @@
+"""Words, ranks and passages: the whole of what the demo model knows about language.
+
+Ranks are BM25 (Lucene's variant, by `bm25s`). Whether a text matches at all is decided by the share of the question's
+words that it holds, because a BM25 score means nothing outside its own collection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from workbench.errors import ModelError
+
+__all__ = ["Index", "Passage", "index", "passages", "share", "words"]
+
+# Words that carry no subject: grammar, question words, and the verbs with which people address an assistant.
+_STOPWORDS = """
+    a about after again all also am an and any are as at be because been before being but by can could did do does
+    doing done for from had has have having he her here hers him his how i if in into is it its itself just let like may
+    me mean means might more most must my no nor not now of off ok on once one only or other our ours out over own per
+    please same shall she should so some still such than thank thanks that the their them then there these they this
+    those to too under until up us very was we were what when where whether which while who whom whose why will with
+    would yes you your yours yourself
+    answer ask explain find get give hello help hi know list look need open read say see show summarise summarize tell
+    think use using want write
+"""
+STOPWORDS = frozenset(_STOPWORDS.split())
+ENDINGS = {"ies": "y", "sses": "ss", "ches": "ch", "xes": "x", "ing": "", "ed": "", "ss": "ss", "us": "us", "s": ""}
+SMALL, LARGE = 400, 1200
+"""Characters: paragraphs are joined until they hold more than the first, and cut where they exceed the second."""
+
+
+def words(text: str) -> list[str]:
+    """The stemmed words of a text in their order, without stopwords; `net_amt` and `style-guide` are two words each."""
+    return [_stem(word) for word in re.findall(r"[^\W_]+", text.lower()) if word not in STOPWORDS]
+
+
+@lru_cache(maxsize=100_000)
+def _stem(word: str) -> str:
+    """A light stem, under which `prices`, `priced`, `pricing` and `price` meet; at least three letters stay."""
+    for ending, instead in ENDINGS.items():
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word.removesuffix(ending) + instead
+            if ending in ("ing", "ed") and len(word) > 3 and word[-1] == word[-2] and word[-1] not in "ls":
+                word = word[:-1]
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def share(question: Iterable[str], found: Iterable[str]) -> float:
+    """How much of the question's distinct words is among `found`, 0 to 1; 0 for a question without any."""
+    asked = set(question)
+    return len(asked.intersection(found)) / len(asked) if asked else 0.0
+
+
+class Index:
+    """Texts ready to be ranked. Raises `ModelError` where `bm25s` is not installed."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        try:
+            import bm25s
+            import numpy
+        except ImportError as error:
+            message = 'The demo model ranks with bm25s, which is not installed: pip install "mcp-agent-workbench[demo]"'
+            raise ModelError(message) from error
+        self.words = [words(text) for text in texts]
+        self._numpy, self._ranker = numpy, None
+        if any(self.words):  # bm25s cannot index a collection without a single word
+            self._ranker = bm25s.BM25()
+            self._ranker.index(self.words, show_progress=False)
+
+    def cover(self, question: Iterable[str], most: int = 1, worth: float = 0.0) -> list[int]:
+        """Positions of at most so many texts that together match best, none where no word of the question occurs.
+
+        The first is the best by BM25. Each further one is judged by what it says better than those before it do, word
+        by word, so that every part of a question gets its own; it must be `worth` that part of the first one's score.
+        """
+        unique = list(dict.fromkeys(question))
+        if self._ranker is None or not unique:
+            return []
+        scores = self._numpy.stack([self._ranker.get_scores([word]) for word in unique])
+        said, floor = self._numpy.zeros((len(unique), 1)), 0.0
+        found: list[int] = []
+        while len(found) < most:
+            gains = self._numpy.maximum(scores - said, 0).sum(axis=0)
+            place = int(gains.argmax())
+            if gains[place] <= floor:
+                break
+            floor = floor or float(gains[place]) * worth
+            found.append(place)
+            said = self._numpy.maximum(said, scores[:, [place]])
+        return found
+
+
+@lru_cache(maxsize=8)
+def index(texts: tuple[str, ...]) -> Index:
+    """The same as `Index`, kept: an agent asks about one catalog at every step of a turn."""
+    return Index(texts)
+
+
+class Passage(NamedTuple):
+    """A stretch of a document, verbatim, and the headings that it stands under."""
+
+    headings: str
+    text: str
+
+
+def passages(text: str) -> Iterator[Passage]:
+    """Cut a document at its Markdown headings and blank lines; small neighbours under one heading stay together."""
+    lines = text.split("\n")
+    trail: list[tuple[int, str]] = []
+    for block in _sections(lines):
+        if heading := HEADING.match(block):
+            level = len(heading[1])
+            trail = [(above, title) for above, title in trail if above < level] + [(level, heading[2])]
+        headings = " ".join(title for _, title in trail)
+        yield from (Passage(headings, piece) for piece in _pieces(block))
+
+
+HEADING = re.compile(r"(#{1,6}) +(.*)")
+
+
+def _sections(lines: Sequence[str]) -> Iterator[str]:
+    """Runs of lines that are quoted together: a heading opens one, a blank line closes one that is no longer small."""
+    kept: list[str] = []
+    fenced = False
+    for line in lines:
+        fenced ^= line.lstrip().startswith("```")
+        alone = len(kept) == 1 and HEADING.match(kept[0])
+        full = not line.strip() and not alone and sum(map(len, kept)) > SMALL
+        if kept and not fenced and (HEADING.match(line) or full):
+            yield "\n".join(kept).rstrip()
+            kept = []
+        if kept or line.strip():
+            kept.append(line)
+    if kept:
+        yield "\n".join(kept).rstrip()
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text itself, or pieces of it no longer than `LARGE`, cut at a line's end, else at a space, else anywhere."""
+    while len(text) > LARGE:
+        cut = text.rfind("\n", 1, LARGE + 1)
+        cut = cut if cut > 0 else text.rfind(" ", 1, LARGE + 1)
+        cut = cut if cut > 0 else LARGE
+        yield text[:cut]
+        text = text[cut:].lstrip("\n ")
+    if text:
+        yield text

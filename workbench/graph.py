@@ -1,0 +1,433 @@
+"""The agent: model <-> tools, in LangGraph. One `Send` a tool call, and one `_wrap` that every call passes.
+
+    model --(tool calls)--> tool (one a call) --> join --> model
+
+`join` appends the turns that prompts inject, after all tool results of the step: providers reject a human turn between a
+tool call and its result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import operator
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+
+from . import ledger, media, models, tokens, tools
+from .content import Content, Link, Message, Offer, Part, PromptResult
+from .errors import ModelError, NotOffered, WorkbenchError
+from .ledger import Piece
+from .recorder import Open, Recorder, describe
+from .span import Actor
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+
+    from .connection import Connection, Timed
+    from .pattern import Brief
+
+__all__ = ["Attached", "Call", "Gate", "Verdict", "Work", "read_into", "repair"]
+
+MOST_CALLS = 25
+"""Provider calls a turn may make; then it ends with an error instead of going round for ever."""
+
+
+@dataclass(frozen=True)
+class Attached:
+    """Content that stands in the turn's context from the first call on, and who put it there."""
+
+    content: Content
+    actor: Actor
+    text: str
+    """As the model gets it."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A server's tool that wants to run: what a person needs to see to decide."""
+
+    id: str
+    server: str
+    tool: str
+    name: str
+    """As the model calls it."""
+    arguments: Mapping[str, Any]
+    description: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of a gate: whether the call may run, who decided by what rule, and why not."""
+
+    allow: bool
+    actor: Actor
+    rule: str
+    reason: str = ""
+
+
+Gate = Callable[[Call], Awaitable[Verdict]]
+
+
+@dataclass
+class Work:
+    """Everything one turn needs. `messages` is the thread, and grows by what the turn adds; it is the caller's to keep."""
+
+    model: Any
+    brief: Brief
+    offer: Offer
+    connections: Mapping[str, Connection]
+    gate: Gate
+    recorder: Recorder
+    question: str
+    attached: Sequence[Attached] = ()
+    history: Sequence[BaseMessage] = ()
+    links: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(server, URI) -> id of the call that brought the link; grows with tool results."""
+    on_text: Callable[[str], None] = lambda text: None
+    messages: list[Any] = field(default_factory=list)
+    """What this turn has added so far: the question, replies, results. Valid for a provider after `repair`."""
+
+    def __post_init__(self) -> None:
+        self._tools: list[tools.ServerTool] = []
+        self._by_name: dict[str, tools.ServerTool] = {}
+        self._schemas: list[Any] = []
+        self._bound: Any = None
+        self._calls = 0
+
+    # -- the graph
+
+    async def run(self) -> str:
+        """Ask the model until it answers without calling a tool; the answer's text."""
+        from langchain_core.messages import HumanMessage
+        from langgraph.errors import GraphRecursionError
+
+        self._tools = await tools.server_tools(self.connections, self.offer)
+        self._by_name = {tool.name: tool for tool in self._tools}
+        self._schemas = [*tools.synthetic(self.offer), *(tool.run for tool in self._tools)]
+        self._bound = models.bind(self.model, self._schemas)
+        self.messages.append(HumanMessage(self.question, id="question"))
+        try:
+            async for update in self._graph().astream(
+                {"messages": [], "injected": []}, {"recursion_limit": 3 * MOST_CALLS + 1}, stream_mode="updates"
+            ):
+                for change in update.values():
+                    self.messages += (change or {}).get("messages", [])
+        except GraphRecursionError:
+            raise ModelError(f"the turn was ended after {MOST_CALLS} provider calls without an answer") from None
+        return _text(self.messages[-1])
+
+    def _graph(self) -> Any:
+        from langgraph.graph import END, START, StateGraph
+        from langgraph.types import Send
+
+        async def model(state: _State) -> dict[str, Any]:
+            return {"messages": [await self._ask_model(state["messages"])]}
+
+        async def tool(call: dict[str, Any]) -> dict[str, Any]:
+            result, injected = await self._wrap(call)
+            return {"messages": [result], "injected": injected}
+
+        def join(state: _State) -> dict[str, Any]:
+            # `injected` only grows: what was put into messages before is counted off.
+            before = sum(message.id is not None and message.id.startswith("prompt-") for message in state["messages"])
+            return {"messages": state["injected"][before:]}
+
+        def route(state: _State) -> Any:
+            calls = _calls(state["messages"][-1])
+            return [Send("tool", call) for call in calls] or END
+
+        graph: Any = StateGraph(_State)
+        graph.add_node("model", model)
+        graph.add_node("tool", tool)
+        graph.add_node("join", join)
+        graph.add_edge(START, "model")
+        graph.add_conditional_edges("model", route, ["tool", END])
+        graph.add_edge("tool", "join")
+        graph.add_edge("join", "model")
+        return graph.compile()
+
+    # -- the model
+
+    def _opening(self) -> list[BaseMessage]:
+        """System prompt, history and question, as they are sent."""
+        from langchain_core.messages import HumanMessage, SystemMessage
+
+        system = "\n\n".join(x for x in (self.brief.system, self.brief.catalog) if x)
+        question: Any = self.question
+        if self.attached:
+            question = [{"type": "text", "text": x} for x in (*(a.text for a in self.attached), self.question)]
+        return [SystemMessage(system), *self.history, HumanMessage(question)]
+
+    async def _ask_model(self, added: Sequence[AnyMessage]) -> AIMessage:
+        name = models.model_name(self.model)
+        self._calls += 1
+        # Counted before the span opens: our own work is not the provider's latency.
+        made_of = await asyncio.to_thread(ledger.counted, self._pieces(added))
+        counter = tokens.counter().name
+        with self.recorder.span("model", name, "host", call=self._calls, composition=made_of, counter=counter) as span:
+            try:
+                reply = await self._stream([*self._opening(), *added], span)
+            except (asyncio.CancelledError, WorkbenchError):
+                raise
+            except Exception as error:
+                raise models.provider_error(name, error) from error
+            said = _text(reply) + "".join(json.dumps(call["args"]) + call["name"] for call in _calls(reply))
+            span.note(output_tokens_estimated=tokens.count(said), tool_calls=len(_calls(reply)))
+            if (usage := models.usage_of(reply)) is not None:
+                span.set(usage=usage)
+            return reply
+
+    async def _stream(self, messages: list[BaseMessage], span: Open) -> AIMessage:
+        from langchain_core.messages import AIMessageChunk, message_chunk_to_message
+
+        whole: AIMessageChunk | None = None
+        started = time.perf_counter()
+        async for chunk in self._bound.astream(messages):
+            if whole is None:
+                span.note(first_chunk_seconds=time.perf_counter() - started)
+            whole = chunk if whole is None else whole + chunk
+            if text := _text(chunk):
+                self.on_text(text)
+        if whole is None:
+            raise ModelError(f"{span.span.name} answered nothing at all; ask again")
+        return _with_ids(cast("AIMessage", message_chunk_to_message(whole)), self._calls)
+
+    def _pieces(self, added: Sequence[AnyMessage]) -> list[Piece]:
+        """The request in pieces whose tokens sum to its total: each stretch of it in exactly one."""
+        pieces = [Piece("system", "instructions", self.brief.system), Piece("catalog", "catalog", self.brief.catalog)]
+        pieces += [Piece("tools", _schema_owner(x, self._by_name), _schema_text(x)) for x in self._schemas]
+        pieces += [Piece("history", message.type, _request_text(message)) for message in self.history]
+        pieces += [Piece("attachments", a.content.uri, a.text) for a in self.attached]
+        pieces.append(Piece("question", "question", self.question))
+        pieces += [Piece(*_whose(message), _request_text(message)) for message in added]
+        return [piece for piece in pieces if piece.text]
+
+    # -- the calls
+
+    async def _wrap(self, call: Mapping[str, Any]) -> tuple[Any, list[BaseMessage]]:
+        """The only way to run a call: it always ends in exactly one result, and an error is one too."""
+        from langchain_core.messages import ToolMessage
+
+        name, injected = str(call["name"]), list[Any]()
+        try:
+            if call.get("error"):
+                raise NotOffered(f"the arguments of {name} are not valid JSON: {call['error']}")
+            if name == tools.READ_RESOURCE:
+                result = await self._read(call)
+            elif name == tools.INVOKE_PROMPT:
+                result, injected = await self._prompt(call)
+            elif name in self._by_name:
+                result = await self._server_tool(call, self._by_name[name])
+            else:
+                raise NotOffered(f"there is no tool {name!r}; there are: {', '.join(self._names())}")
+        except Exception as error:  # whatever went wrong, the model is told and the thread stays valid
+            result = ToolMessage(self.recorder.mask(describe(error)), tool_call_id="", status="error")
+        return result.model_copy(update={"tool_call_id": call["id"], "name": name}), injected
+
+    def _names(self) -> list[str]:
+        return [tools.READ_RESOURCE, *([tools.INVOKE_PROMPT] if self.offer.prompts else []), *self._by_name]
+
+    async def _read(self, call: Mapping[str, Any]) -> Any:
+        from langchain_core.messages import ToolMessage
+
+        uri, server = str(call["args"].get("uri", "")), call["args"].get("server") or None
+        with self.recorder.span("read", uri, "model", call_id=call["id"]) as span:
+            try:
+                allowed = tools.find_readable(uri, server, self.offer, self.links)
+            except NotOffered:
+                span.set(status="refused")
+                raise
+            span.note(rule=allowed.rule, server=allowed.server, uri=allowed.uri)
+            if allowed.source:
+                span.note(linked_by=allowed.source)
+            _, text = await read_into(span, self.connections[allowed.server], allowed.uri)
+        return ToolMessage(text, tool_call_id="", artifact={"uri": allowed.uri, "server": allowed.server})
+
+    async def _prompt(self, call: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+        from langchain_core.messages import ToolMessage
+
+        args = call["args"]
+        name, server = str(args.get("name", "")), args.get("server") or None
+        with self.recorder.span("prompt", name, "model", call_id=call["id"]) as span:
+            try:
+                prompt = tools.find_prompt(name, server, self.offer)
+                values = tools.prompt_arguments(prompt, args.get("arguments"))
+            except NotOffered:
+                span.set(status="refused")
+                raise
+            span.note(rule="listed", server=prompt.server, arguments=values)
+            timed = await self.connections[prompt.server].prompt(name, values)
+            result: PromptResult = timed.value
+            turns = [self._turn(message, result.server, call["id"]) for message in result.messages]
+            await _note_figures(span, "\n".join(_request_text(turn) for turn in turns), timed)
+        said = f"The prompt's {len(turns)} message{'' if len(turns) == 1 else 's'} follow."
+        return ToolMessage(said, tool_call_id=""), _numbered(turns, call["id"])
+
+    def _turn(self, message: Message, server: str, call: str) -> HumanMessage | AIMessage:
+        from langchain_core.messages import AIMessage, HumanMessage
+
+        for item in message.items:
+            if isinstance(item, Link):
+                self.links[server, item.uri] = call
+        text = "\n\n".join(tools.item_text(item, server) for item in message.items)
+        return HumanMessage(text) if message.role == "user" else AIMessage(text)
+
+    async def _server_tool(self, call: Mapping[str, Any], tool: tools.ServerTool) -> Any:
+        from langchain_core.messages import ToolMessage
+
+        wanted = Call(
+            call["id"], tool.tool.server, tool.tool.name, tool.name, dict(call["args"]), tool.tool.description or ""
+        )
+        with self.recorder.span(
+            "tool", tool.tool.name, "model",
+            server=tool.tool.server, called_as=tool.name, arguments=dict(call["args"]), call_id=call["id"],
+        ) as span:  # fmt: skip
+            verdict = await self._decide(wanted)
+            span.note(rule=verdict.rule)
+            if not verdict.allow:
+                span.set(status="refused")
+                return ToolMessage(f"Refused: {verdict.reason or verdict.rule}.", tool_call_id="", status="error")
+            result = await tool.run.ainvoke(
+                {"type": "tool_call", "name": tool.name, "args": call["args"], "id": call["id"]}
+            )
+            timed: Timed = result.artifact
+            await _note_figures(span, _text(result), timed)
+            span.note(bytes=sum(x.size for x in timed.value.items if isinstance(x, Part)))
+            self._remember_links(timed.value.items, tool.tool.server, call["id"], span)
+            if timed.value.error:
+                span.set(status="error")
+            return result.model_copy(update={"artifact": None})
+
+    async def _decide(self, call: Call) -> Verdict:
+        """Ask the gate, inside a span of its own: the seconds a person took are not the tool's."""
+        with self.recorder.span("gate", call.tool, "host", server=call.server) as span:
+            verdict = await self.gate(call)
+            span.set(actor=verdict.actor, status="ok" if verdict.allow else "refused")
+            span.note(rule=verdict.rule, reason=verdict.reason or None)
+        return verdict
+
+    def _remember_links(self, items: Sequence[Part | Link], server: str, call: str, span: Open) -> None:
+        links = [item.uri for item in items if isinstance(item, Link)]
+        for uri in links:
+            self.links[server, uri] = call
+        if links:
+            span.note(links=links)
+
+
+class _State(TypedDict):
+    messages: Annotated[list[Any], operator.add]
+    injected: Annotated[list[Any], operator.add]
+
+
+async def read_into(span: Open, connection: Connection, uri: str) -> tuple[Content, str]:
+    """Read `uri`, note its figures in `span`, and give the content and its text for the model."""
+    timed = await connection.read(uri)
+    content: Content = timed.value
+    started = time.perf_counter()
+    text, note = media.for_model(content.parts, connection.name)
+    rendered = time.perf_counter() - started
+    await _note_figures(span, text, timed)
+    span.note(
+        bytes=content.size, parts=len(content.parts), sha256=content.sha256, render_seconds=rendered,
+        mime=", ".join(dict.fromkeys(part.mime or "unknown" for part in content.parts)) or None,
+    )  # fmt: skip
+    if content.repaired:
+        note = "; ".join(x for x in (note, "bytes on the wire that were not UTF-8 were replaced") if x)
+    if note:
+        span.note(note=note)
+    return content, text
+
+
+async def _note_figures(span: Open, text: str, timed: Timed) -> None:
+    span.note(
+        tokens=await asyncio.to_thread(tokens.count, text), counter=tokens.counter().name,
+        wait_seconds=timed.waited, decode_seconds=timed.decoded,
+    )  # fmt: skip
+
+
+# -- messages
+
+
+def _text(message: BaseMessage) -> str:
+    """The text of a message, whatever its content is made of."""
+    content = message.content
+    if isinstance(content, str):
+        return content
+    return "".join(
+        block if isinstance(block, str) else str(block.get("text", "")) if block.get("type") == "text" else ""
+        for block in content
+    )
+
+
+def _calls(message: BaseMessage) -> list[dict[str, Any]]:
+    """Tool calls in the order in which they are sent back: valid ones, then those whose arguments could not be parsed."""
+    valid = [dict(call) for call in getattr(message, "tool_calls", [])]
+    invalid = [
+        {**call, "args": {}, "error": call.get("error") or call.get("args") or "empty"}
+        for call in getattr(message, "invalid_tool_calls", [])
+    ]
+    return valid + invalid
+
+
+def _with_ids(message: AIMessage, number: int) -> AIMessage:
+    """A reply whose every call has an id of its own: results are matched by it."""
+    seen: set[str] = set()
+    for index, call in enumerate([*message.tool_calls, *message.invalid_tool_calls]):
+        if not call.get("id") or call["id"] in seen:
+            call["id"] = f"call_{number}_{index}"
+        seen.add(str(call["id"]))
+    return message
+
+
+def _numbered(turns: list[Any], call: str) -> list[Any]:
+    """Injected turns get ids that say so: `join` and the composition tell them by it."""
+    return [turn.model_copy(update={"id": f"prompt-{call}-{number}"}) for number, turn in enumerate(turns)]
+
+
+def _whose(message: BaseMessage) -> tuple[str, str]:
+    """The kind and label of a message that this turn has added."""
+    if (message.id or "").startswith("prompt-"):
+        return "prompts", message.type
+    if message.type != "tool":
+        return "replies", message.type
+    name, artifact = message.name or "", getattr(message, "artifact", None) or {}
+    kind = {tools.READ_RESOURCE: "reads", tools.INVOKE_PROMPT: "prompts"}.get(name, "results")
+    return kind, artifact.get("uri", name) if isinstance(artifact, dict) else name
+
+
+def _request_text(message: BaseMessage) -> str:
+    calls = "".join(f"\n{call['name']} {json.dumps(call['args'], ensure_ascii=False)}" for call in _calls(message))
+    return _text(message) + calls
+
+
+def _schema_text(tool: Any) -> str:
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    return json.dumps(convert_to_openai_tool(tool), ensure_ascii=False)
+
+
+def _schema_owner(tool: Any, by_name: Mapping[str, tools.ServerTool]) -> str:
+    return by_name[tool.name].tool.server if not isinstance(tool, dict) and tool.name in by_name else "workbench"
+
+
+def repair(messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:
+    """The messages of a turn that was stopped, made valid: every call without a result gets one that says why.
+
+    Providers refuse a thread for good when a call has no result. Results follow their message in call order; what else
+    stood between them comes after.
+    """
+    from langchain_core.messages import ToolMessage
+
+    results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
+    whole: list[BaseMessage] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            continue
+        whole.append(message)
+        for call in _calls(message):
+            missing = ToolMessage(f"No result: {reason}.", tool_call_id=call["id"], name=call["name"], status="error")
+            whole.append(results.get(call["id"], missing))
+    return whole

@@ -1,0 +1,119 @@
+"""The background event loop: one daemon thread for all connections, and the two ways to wait for it.
+
+`run` blocks in short slices, because a bare wait on a lock sleeps through an interrupt; `arun` awaits with a heartbeat,
+because an awaiting cell sees an interrupt only when something wakes its loop (shared/examples, ipykernel 7.4).
+Either way an interrupt cancels the work, waits until it has closed its spans, and then goes on to the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Coroutine
+from concurrent import futures
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Job", "Loop"]
+
+T = TypeVar("T")
+SLICE = 0.2
+"""Seconds a wait lasts at most before Python can deliver an interrupt."""
+GRACE = 5.0
+"""Seconds that cancelled work has to close its spans."""
+
+
+class Job(Generic[T]):
+    """One coroutine on the background loop. Its `future` ends only when the coroutine has ended, cancelled or not."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self.future: futures.Future[T] = futures.Future()
+        self.future.set_running_or_notify_cancel()  # so that nobody's cancel() can end it before the work has ended
+        self._loop, self._work = loop, work
+        self._task: asyncio.Task[T] | None = None
+        loop.call_soon_threadsafe(self._start)
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.future.set_exception(futures.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())
+
+    def cancel(self) -> None:
+        """Ask the work to stop; `future` tells when it has."""
+        self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+
+
+class Loop:
+    """An event loop on a thread of its own. The thread is a daemon and starts with the first piece of work."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                # The platform's own class, whatever policy the kernel has set: on Windows a selector loop starts no process.
+                self._loop = _new_loop()
+                threading.Thread(target=self._serve, args=(self._loop,), name="workbench", daemon=True).start()
+            return self._loop
+
+    @staticmethod
+    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        loop.close()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Job[T]:
+        """Start `work` without waiting for it."""
+        return Job(self._running(), work)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for `work` on this thread and give its result; `KeyboardInterrupt` cancels it first."""
+        job = self.submit(work)
+        try:
+            while not job.future.done():
+                futures.wait([job.future], SLICE)
+        except KeyboardInterrupt:
+            job.cancel()
+            futures.wait([job.future], GRACE)
+            raise
+        return job.future.result()
+
+    async def arun(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same for a cell that awaits; cancelling it cancels the work."""
+        job = self.submit(work)
+        beat = asyncio.ensure_future(_heartbeat())
+        try:
+            return await asyncio.wrap_future(job.future)
+        except asyncio.CancelledError:
+            job.cancel()
+            await asyncio.wait([asyncio.wrap_future(job.future)], timeout=GRACE)
+            raise
+        finally:
+            beat.cancel()
+
+    def stop(self) -> None:
+        """End the loop and its thread; the next piece of work starts a new one."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform == "win32":
+        return asyncio.ProactorEventLoop()
+    return asyncio.SelectorEventLoop()
+
+
+async def _heartbeat() -> None:
+    while True:  # noqa: ASYNC110 - it waits for nothing; it wakes the loop so that an interrupt can reach it
+        await asyncio.sleep(0.1)

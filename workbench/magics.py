@@ -1,0 +1,345 @@
+"""`%mcp` and `%%agent`: parse a line, call one method of the session, show one thing.
+
+Every option is an `@argument`; help and TAB completion come from them, so no new syntax is added here. Magics raise when
+they fail, so that batch runs fail too, and they take no `{variables}`: braces belong to resource templates.
+"""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from .errors import UsageError
+from .span import sentence
+
+if TYPE_CHECKING:
+    from .catalog import Kind
+    from .notebook import Board
+    from .sessions import Session
+
+__all__ = ["COMMANDS", "Magics", "agent_options", "current", "load", "unload"]
+
+COMMANDS: dict[str, Any] = {}
+"""`%mcp` subcommands by name, each with its `parser`."""
+_current: Magics | None = None
+_BOARDS = (
+    4  # catalogs that stay live: each costs a pass over its rows after every magic, and running a cell again adds one
+)
+
+
+def _command(function: Any) -> Any:
+    function = magic_arguments(f"mcp {function.__name__}")(function)
+    COMMANDS[function.__name__] = function
+    return function
+
+
+class Magics:
+    """What one notebook has loaded: its session, and the catalogs it shows."""
+
+    def __init__(self, ip: Any) -> None:
+        from .sessions import Session
+
+        self.ip = ip
+        self.session: Session = Session()
+        self.boards: list[Board] = []
+
+    @property
+    def headless(self) -> bool:
+        """Nobody can click: nbclient, nbconvert, papermill, a terminal."""
+        kernel = getattr(self.ip, "kernel", None)
+        return kernel is None or not getattr(kernel, "_allow_stdin", True)
+
+    def sync(self) -> None:
+        """Bring the displayed catalogs up to date."""
+        for board in self.boards:
+            board.sync()
+
+    def mcp(self, line: str) -> None:
+        """%mcp SUBCOMMAND ...: connect servers, see their catalog, read and attach. `%mcp --help` lists them all."""
+        words = _split(line)
+        if words and words[0] in ("-h", "--help", "help"):
+            print(_overview())
+            return
+        name = words[0] if words else "status"
+        if name not in COMMANDS:
+            raise UsageError(f"%mcp has no {name!r}; it has: {', '.join(COMMANDS)}. %mcp --help says what they do.")
+        try:
+            if (options := _parse(COMMANDS[name], words[1:])) is not None:
+                COMMANDS[name](self, options)
+        finally:
+            self.sync()
+
+    async def agent(self, line: str, cell: str) -> None:
+        """%%agent [options], and the question below: ask the agent, and see the answer and the trace."""
+        from . import notebook
+
+        options = _parse(agent_options, _split(line))
+        if options is None:
+            return
+        try:
+            await notebook.ask(
+                self.session, cell.strip(), headless=self.headless, model=options.model, pattern=options.pattern,
+                approve=options.approve, new=options.new,
+            )  # fmt: skip
+        finally:
+            self.sync()
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"the line cannot be taken apart: {error}. Put words with blanks between quotes.") from None
+
+
+def _parse(command: Any, words: Sequence[str]) -> Namespace | None:
+    """The options of a command; after `--help`, which is printed, `None`. What follows `--` is `options.command`."""
+    words = list(words)
+    cut = words.index("--") if "--" in words else len(words)
+    if "--help" in words[:cut] or "-h" in words[:cut]:
+        print(command.parser.format_help())
+        return None
+    options: Namespace = command.parser.parse_args(words[:cut])
+    options.command = words[cut + 1 :]
+    return options
+
+
+def _overview() -> str:
+    lines = [
+        f"  %mcp {name:<12} {(function.__doc__ or '').strip().splitlines()[0]}" for name, function in COMMANDS.items()
+    ]
+    return "\n".join([*lines, "  %%agent           Ask the agent a question.", "Each takes --help."])
+
+
+# -- the subcommands. Each gets the loaded magics and its options.
+
+
+@argument("name", help="what the connection is called; `demo` alone starts the bundled server")
+@argument("url", nargs="?", help="an http(s) address; a command goes behind --")
+@argument(
+    "--header",
+    action="append",
+    default=[],
+    metavar="NAME:VALUE",
+    help="an HTTP header; ${VAR} comes from the environment",
+)
+@argument(
+    "--env", action="append", default=[], metavar="NAME[=VALUE]", help="an environment variable to pass to the server"
+)
+@argument("--cwd", help="the folder in which the command is started")
+@argument("--sse", action="store_true", help="the server speaks legacy SSE")
+@argument("--timeout", type=float, default=60.0, help="seconds for the handshake and for each request")
+def connect(magics: Magics, options: Namespace) -> None:
+    """Connect to a server: NAME -- COMMAND ARGS, or NAME URL."""
+    headers = dict(_pair(text, ":" if ":" in text.split("=")[0] else "=", "--header") for text in options.header)
+    env = dict(_pair(text, "=", "--env") if "=" in text else (text, f"${{{text}}}") for text in options.env)
+    magics.session.connect(
+        options.name, command=options.command, url=options.url, headers=headers, env=env, cwd=options.cwd,
+        transport="sse" if options.sse else "http", timeout=options.timeout,
+    )  # fmt: skip
+    _show(_status(magics.session, options.name))
+
+
+def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
+    name, found, value = text.partition(sign)
+    if not found or not name.strip():
+        raise UsageError(f"{option} wants NAME{sign}VALUE; no {sign!r} was found in what was given")
+    return name.strip(), value.strip()
+
+
+def status(magics: Magics, options: Namespace) -> None:
+    """Say what is connected and attached (also plain %mcp)."""
+    session = magics.session
+    lines = [_status(session, name) for name in session.connections] or [
+        "no server is connected. Connect one: %mcp connect demo"
+    ]
+    lines += [f"attached by the {a.actor}: {a.uri} (server {a.server})" for a in session.attachments.values()]
+    _show("\n".join(lines))
+
+
+def _status(session: Session, name: str) -> str:
+    connection, offer = session.connections[name], session.offer.only(name)
+    state = "connected" if connection.alive else "ended"
+    counts = [(len(getattr(offer, f"{kind}s")), kind) for kind in ("resource", "template", "prompt", "tool")]
+    offered = (
+        ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts if number) or "nothing"
+    )
+    lines = [
+        f"{name}: {state} over {connection.target.transport} to {connection.server_info or connection.target.where}; "
+        f"it offers {offered}"
+    ]
+    return "\n".join([*lines, *(f"  {problem}" for problem in offer.problems)])
+
+
+def _catalog(magics: Magics, kinds: Sequence[Kind]) -> None:
+    from .notebook import show_catalog
+
+    if (board := show_catalog(magics.session, kinds, headless=magics.headless)) is not None:
+        magics.boards.append(board)
+        while len(magics.boards) > _BOARDS:
+            magics.boards.pop(0).widget.close()
+
+
+def resources(magics: Magics, options: Namespace) -> None:
+    """Show the clickable catalog: resources and resource templates."""
+    _catalog(magics, ("resource", "template"))
+
+
+def templates(magics: Magics, options: Namespace) -> None:
+    """Show the resource templates."""
+    _catalog(magics, ("template",))
+
+
+def prompts(magics: Magics, options: Namespace) -> None:
+    """Show the prompts."""
+    _catalog(magics, ("prompt",))
+
+
+def tools(magics: Magics, options: Namespace) -> None:
+    """Show the servers' tools."""
+    _catalog(magics, ("tool",))
+
+
+@argument("uri", help="the URI as the catalog spells it")
+@argument("--server", help="needed only when two servers list it")
+def read(magics: Magics, options: Namespace) -> None:
+    """Read a resource for yourself and see it; nothing goes to a model."""
+    from . import notebook
+
+    content = magics.session.read(options.uri, options.server)
+    shown, note = notebook.preview(content)
+    _show(shown + (f"\n[{note}; all of it: workbench.session().read({content.uri!r})]" if note else ""))
+
+
+@argument("uri", help="the URI as the catalog spells it")
+@argument("--server", help="needed only when two servers list it")
+@argument("--refresh", choices=("once", "turn"), default="once", help="read it now, or again at the start of each turn")
+def attach(magics: Magics, options: Namespace) -> None:
+    """Put a resource into the context of every following turn."""
+    from .media import human_size
+
+    done = magics.session.attach(options.uri, options.server, refresh=options.refresh)
+    size, undo = human_size(done.content.size), f"%mcp detach {shlex.quote(done.uri)}"
+    _show(f"attached {done.uri} from {done.server} ({size}); take it out: {undo}")
+
+
+@argument("uri", help="the URI as it was attached")
+@argument("--server", help="needed only when two servers list it")
+def detach(magics: Magics, options: Namespace) -> None:
+    """Take a resource out of the following turns."""
+    magics.session.detach(options.uri, options.server)
+    _show(f"detached {options.uri}")
+
+
+@argument("name", help="the connection's name")
+def disconnect(magics: Magics, options: Namespace) -> None:
+    """Close a connection; its server's process is ended."""
+    magics.session.disconnect(options.name)
+    _show(f"disconnected {options.name}")
+
+
+@argument("name", help="the connection's name")
+def reconnect(magics: Magics, options: Namespace) -> None:
+    """Connect again to the same server, with the same settings."""
+    magics.session.reconnect(options.name)
+    _show(_status(magics.session, options.name))
+
+
+@argument("name", help="the connection's name")
+@argument("--lines", type=int, default=20, help="how many of the last lines")
+def logs(magics: Magics, options: Namespace) -> None:
+    """Show a server's last lines on stderr, and its lines on stdout that were no messages."""
+    connection = magics.session.connection(options.name)
+    err, out = connection.stderr(options.lines), connection.stray(options.lines)
+    _show("\n".join(["stderr:", *(err or ["  nothing"]), "stdout, beside the protocol:", *(out or ["  nothing"])]))
+
+
+def log(magics: Magics, options: Namespace) -> None:
+    """Say in sentences who read what, when, and by which rule."""
+    _show(
+        "\n".join(sentence(span) for span in magics.session.spans if span.kind != "gate") or "nothing has happened yet"
+    )
+
+
+for _function in (
+    connect, status, resources, templates, prompts, tools, read, attach, detach, disconnect, reconnect, logs, log,
+):  # fmt: skip
+    _command(_function)
+
+
+@magic_arguments("agent")
+@argument("--model", help="demo, openai:NAME, anthropic:NAME, ollama:NAME ...; default: the session's")
+@argument("--pattern", default="catalog", help="what the model is told before it answers")
+@argument("--approve", choices=("ask", "all", "none"), default="ask", help="who allows the servers' own tools to run")
+@argument("--new", action="store_true", help="start a new thread: the model does not get the turns before")
+def agent_options() -> None:
+    """Ask the agent the question below the line."""
+
+
+def _show(text: str) -> None:
+    from IPython.display import display
+
+    from .notebook import harmless
+
+    display({"text/plain": harmless(text)}, raw=True)
+
+
+# -- loading
+
+
+def _await_agent(lines: list[str]) -> list[str]:
+    # An awaiting cell gets clicks and Stop while it runs, a blocking one does not (docs/adr/0003-awaited-cell.md).
+    if lines and lines[0].startswith("%%agent"):
+        line, body = lines[0][len("%%agent") :].strip(), "".join(lines[1:])
+        return [f"await get_ipython().run_cell_magic('agent', {line!r}, {body!r})\n"]
+    return lines
+
+
+def current() -> Magics:
+    """What `%load_ext workbench` made; raises `UsageError` before."""
+    if _current is None:
+        raise UsageError("the extension is not loaded: %load_ext workbench. In a script: workbench.Session()")
+    return _current
+
+
+def load(ip: Any) -> None:
+    """Register the magics; loading twice keeps the session."""
+    global _current
+    if _current is not None:
+        return
+    from .completion import complete
+
+    _current = magics = Magics(ip)
+
+    @no_var_expand
+    def mcp(line: str) -> None:
+        magics.mcp(line)
+
+    @no_var_expand
+    def agent(line: str, cell: str) -> Any:
+        return magics.agent(line, cell)
+
+    mcp.__doc__, agent.__doc__ = Magics.mcp.__doc__, Magics.agent.__doc__
+    ip.register_magic_function(mcp, "line", "mcp")
+    ip.register_magic_function(agent, "cell", "agent")
+    ip.input_transformers_cleanup.append(_await_agent)
+    ip.Completer.custom_matchers.append(complete)
+
+
+def unload(ip: Any) -> None:
+    """Close every connection and take the magics away."""
+    global _current
+    from .completion import complete
+
+    if _current is None:
+        return
+    _current.session.close()
+    _current = None
+    del ip.magics_manager.magics["line"]["mcp"], ip.magics_manager.magics["cell"]["agent"]
+    ip.input_transformers_cleanup.remove(_await_agent)
+    ip.Completer.custom_matchers.remove(complete)

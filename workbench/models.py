@@ -1,0 +1,119 @@
+"""From a name to a chat model. The only module that knows `langchain`; its provider packages are extras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .errors import ModelError
+from .span import Usage
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+
+__all__ = ["model_name", "resolve", "usage_of"]
+
+_EXTRAS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama"}
+_KNOWN = (
+    "demo, openai:NAME, anthropic:NAME, ollama:NAME, any other PROVIDER:NAME of LangChain, or a BaseChatModel object"
+)
+
+
+def _demo() -> BaseChatModel:
+    from .demo.model import DemoModel
+
+    return DemoModel()
+
+
+OFFLINE: dict[str, Callable[[], BaseChatModel]] = {"demo": _demo}
+
+
+def resolve(model: str | BaseChatModel) -> BaseChatModel:
+    """A chat model by its LangChain name ("openai:gpt-4.1"), `demo`, or the object itself.
+
+    Raises `ModelError` for an unknown name, a missing package (with the `pip install` that brings it) or a model that
+    cannot be made, mostly for want of a key.
+    """
+    if not isinstance(model, str):
+        if not (hasattr(model, "astream") and hasattr(model, "bind_tools")):
+            raise ModelError(f"{type(model).__name__} is no chat model; a model is: {_KNOWN}")
+        return model
+    if model in OFFLINE:
+        return OFFLINE[model]()
+    provider, _, name = model.partition(":")
+    if not name:
+        raise ModelError(f"there is no model {model!r}; a model is: {_KNOWN}")
+    return _from_langchain(provider, name)
+
+
+def _from_langchain(provider: str, name: str) -> BaseChatModel:
+    package = f"mcp-agent-workbench[{_EXTRAS[provider]}]" if provider in _EXTRAS else f"langchain-{provider}"
+    install = f'pip install "{package}"'
+    try:
+        from langchain.chat_models import init_chat_model
+
+        # With a base URL set, ChatOpenAI does not ask for usage when it streams, unless told to (shared/cases, P39).
+        extra: dict[str, Any] = {"stream_usage": True} if provider in ("openai", "azure_openai") else {}
+        made: BaseChatModel = init_chat_model(name, model_provider=provider, **extra)
+    except ImportError as error:
+        raise ModelError(f"{provider}:{name} needs a package that is not installed ({error.name}): {install}") from None
+    except ValueError as error:
+        raise ModelError(
+            f"{provider}:{name} is not known to LangChain: {_first_line(error)} A model is: {_KNOWN}"
+        ) from None
+    except Exception as error:
+        # Each provider's package raises its own kind for a missing key.
+        raise ModelError(f"{provider}:{name} could not be made: {_first_line(error)} Is its API key set?") from None
+    return made
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n")[0].split("(Background on this error")[0].strip()
+
+
+def model_name(model: BaseChatModel) -> str:
+    """The model's own name, for the trace."""
+    for attribute in ("model_name", "model", "model_id", "name"):
+        if isinstance(value := getattr(model, attribute, None), str) and value:
+            return value
+    return model._llm_type
+
+
+def usage_of(message: AIMessage) -> Usage | None:
+    """What the provider reported with a reply; `None` when it reported nothing."""
+    raw: Any = message.usage_metadata
+    if not raw:
+        return None
+    details = raw.get("input_token_details") or {}
+    return Usage(
+        input_tokens=raw.get("input_tokens"),
+        output_tokens=raw.get("output_tokens"),
+        cached_tokens=details.get("cache_read"),
+    )
+
+
+def bind(model: BaseChatModel, tools: Sequence[Any]) -> Any:
+    """The model with tools, asking for usage figures where it has to be asked."""
+    try:
+        bound = model.bind_tools(list(tools)) if tools else model
+    except NotImplementedError:
+        raise ModelError(
+            f"{model_name(model)} takes no tools, so it cannot read resources; use a model that does"
+        ) from None
+    asks = getattr(model, "stream_usage", None) is None and "stream_usage" in type(model).model_fields
+    return bound.bind(stream_usage=True) if asks else bound
+
+
+def provider_error(name: str, error: Exception) -> ModelError:
+    """The provider's refusal in one line: status and its own words."""
+    status = getattr(error, "status_code", None)
+    text = " ".join(str(getattr(error, "message", None) or error).split())
+    advice = {
+        400: "The request itself was refused.", 401: "Check the API key.", 404: "Check the model's name.",
+        429: "Too many requests, or the quota is used up: wait and ask again.",
+        529: "The provider is overloaded: ask again later.",
+    }.get(status if isinstance(status, int) else 0, "")  # fmt: skip
+    return ModelError(
+        f"{name} failed{f' with status {status}' if status else ''}: {text or type(error).__name__}. {advice}".strip()
+    )

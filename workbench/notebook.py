@@ -1,0 +1,238 @@
+"""What the magics show: the clickable catalog, and a turn that is live while it runs and static HTML when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from IPython.display import display
+
+from . import catalog
+from .catalog import CatalogRow, Kind
+from .errors import Stopped, UsageError
+from .graph import Call, Verdict
+from .media import human_size, shown
+from .span import Span
+from .view import html, text
+from .view.rows import label, visible
+
+if TYPE_CHECKING:
+    from .sessions import Approve, Event, Session, Turn
+
+__all__ = ["Board", "ask", "harmless", "preview", "show_catalog"]
+
+PREVIEW = 20_000
+"""Characters of a content that are shown to a person; how many more there are is said."""
+
+
+def preview(content: Any, longest: int = PREVIEW) -> tuple[str, str]:
+    """A content as text for a person, and what was left out or has to be said about it."""
+    parts = [(part, shown(part)) for part in content.parts]
+    whole = "\n\n".join(
+        s.text if len(parts) == 1 else f"{p.uri} ({p.mime or 'type not stated'})\n{s.text}" for p, s in parts
+    )
+    notes = [s.note for _, s in parts if s.note]
+    if len(whole) > longest:
+        notes.append(f"{len(whole) - longest:,} of {len(whole):,} characters are not shown here")
+    return harmless(whole[:longest]), "; ".join(notes)
+
+
+def harmless(text: str) -> str:
+    """Control and bidi characters as escapes: an output area would act on some of them."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "" if c == "\r" else f"\\u{ord(c):04x}" for c in text)
+
+
+class Board:
+    """One displayed catalog: rows from the session, clicks to the session, results back to the rows.
+
+    Clicks only start work on the background loop; what comes of it is shown by the main thread's loop, which is the only
+    one that may talk to the page.
+    """
+
+    def __init__(self, session: Session, kinds: Sequence[Kind]) -> None:
+        from .widget.catalog import Catalog
+
+        self._session, self._kinds = session, tuple(kinds)
+        self._main = asyncio.get_running_loop()
+        self._entries = self._now()
+        self.widget = Catalog(list(self._entries.values()), self._act, self._static())
+
+    def _now(self) -> dict[str, CatalogRow]:
+        session = self._session
+        return catalog.rows(session.offer, session.attachments, session.spans, self._kinds)
+
+    def _static(self) -> dict[str, str]:
+        return static_catalog(list(self._entries.values()), self._session)
+
+    def sync(self) -> None:
+        """Send the rows that have changed since."""
+        before, self._entries = self._entries, self._now()
+        for key, entry in self._entries.items():
+            if before.get(key) != entry:
+                self.widget.update(entry)
+
+    def _act(self, message: dict[str, Any]) -> None:
+        session, key = self._session, message["key"]
+        entry = self._entries[key]
+        if entry.kind in ("prompt", "tool"):
+            if message["kind"] != "preview":
+                raise UsageError(f"a {entry.kind} cannot be attached; the model may use it")
+            self.widget.preview(key, entry.label, self._describe(entry), "")
+            return
+        uri = catalog.fill(entry.uri, message["values"]) if entry.kind == "template" else entry.uri
+        if message["kind"] == "detach":
+            session.detach(uri, entry.server)
+            self.sync()
+        elif message["kind"] == "attach":
+            self._start(session.start_attach(uri, entry.server), lambda done: None, entry)
+        else:
+            self._start(session.start_read(uri, entry.server), lambda content: self._show(key, content), entry)
+
+    def _start(self, job: Any, then: Callable[[Any], None], entry: CatalogRow) -> None:
+        def finished() -> None:
+            self.sync()
+            if (error := job.future.exception()) is None:
+                then(job.future.result())
+            elif entry.kind == "template":  # what failed is no row of the catalog
+                self.widget.notice(self._session.mask(str(error)))
+
+        job.future.add_done_callback(lambda _: self._main.call_soon_threadsafe(finished))
+
+    def _show(self, key: str, content: Any) -> None:
+        shown_text, note = preview(content)
+        self.widget.preview(key, f"{content.uri} ({human_size(content.size)})", shown_text, note)
+
+    def _describe(self, entry: CatalogRow) -> str:
+        offer = self._session.offer
+        described: list[Any] = [*offer.prompts] if entry.kind == "prompt" else [*offer.tools]
+        found = next(x for x in described if x.server == entry.server and x.name == entry.uri)
+        return harmless(json.dumps(asdict(found), indent=1, ensure_ascii=False, default=str))
+
+
+def show_catalog(session: Session, kinds: Sequence[Kind], *, headless: bool) -> Board | None:
+    """Display the catalog: clickable where somebody can click, else only its static form."""
+    session.need_server()
+    if headless:
+        entries = catalog.rows(session.offer, session.attachments, session.spans, kinds)
+        display(static_catalog(list(entries.values()), session), raw=True)
+        return None
+    board = Board(session, kinds)
+    display(board.widget)
+    return board
+
+
+def static_catalog(entries: Sequence[CatalogRow], session: Session) -> dict[str, str]:
+    """What stands for the catalog in a saved notebook: 50 rows and the count, as HTML and as text."""
+    cells = [catalog.cells(entry) for entry in entries[: html.CATALOG_ROWS]]
+    shown_cells = [[visible(cell) for cell in row.values()] for row in cells]
+    plain = text.table(("state", "server", "name", "URI", "type", "size", "description", "tokens"), shown_cells)
+    more = f"{len(cells)} of {len(entries):,} entries"
+    return {"text/html": html.catalog(cells, len(entries), session.offer), "text/plain": f"{plain}\n{more}"}
+
+
+# -- %%agent
+
+
+async def ask(session: Session, question: str, *, headless: bool, approve: Approve, **options: Any) -> Turn:
+    """Run one turn in an awaiting cell: live while it runs, then the answer and the trace as static HTML.
+
+    Raises what `Session.aask` raises, and `Stopped` when a person stopped it; the trace is shown first.
+    """
+    number = len(session.turns)
+    handle: Any = None
+    view = None if headless else _Live(session)
+    if view is not None:
+        handle = display(view.widget, display_id=True)
+        approve = view.gate if approve == "ask" else approve
+    task = asyncio.ensure_future(session.aask(question, approve=approve, live=view.event if view else None, **options))
+    if view is not None:
+        view.task = task
+    try:
+        return await task
+    except asyncio.CancelledError:
+        task.cancel()
+        raise Stopped(
+            "the turn was stopped; what had finished is in its trace, and the next question goes on from there"
+        ) from None
+    finally:
+        _finish(session.turns[number] if len(session.turns) > number else None, handle)
+        if view is not None:
+            view.widget.close()
+
+
+def _finish(turn: Turn | None, handle: Any) -> None:
+    bundle = turn._repr_mimebundle_() if turn else {"text/plain": "Nothing was asked."}
+    if handle is not None:
+        handle.update(bundle, raw=True)
+    elif turn is not None:
+        display(bundle, raw=True)
+
+
+class _Live:
+    """The live widget of one turn, between its page, the cell's loop and the background loop."""
+
+    def __init__(self, session: Session) -> None:
+        from .widget.trace import Trace
+
+        self.task: asyncio.Future[Any] | None = None
+        self._session, self._main = session, asyncio.get_running_loop()
+        self._depths: dict[str, int] = {}
+        self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Future[tuple[str, str]]]] = {}
+        self.widget = Trace(self._answered, self._stop)
+
+    def event(self, event: Event) -> None:
+        """On the cell's loop: one event of the turn to the page."""
+        if not isinstance(event, Span):
+            self.widget.event({"kind": "text", "text": event})
+        elif event.kind != "turn":
+            depth = self._depths.setdefault(event.id, self._depths.get(event.parent or "", -1) + 1)
+            self.widget.event(_live_row(event, depth))
+
+    async def gate(self, call: Call) -> Verdict:
+        """On the background loop: ask the person, and wait for the click."""
+        loop = asyncio.get_running_loop()
+        self._waiting[call.id] = (loop, answer := loop.create_future())
+        card = {
+            "kind": "ask", "id": call.id, "title": f"May the model call {call.tool}?", "server": call.server, "tool": call.tool,
+            "arguments": harmless(json.dumps(call.arguments, indent=1, ensure_ascii=False)),
+            "why": f"{call.tool} is a tool of the server {call.server}; a server's tool never runs unasked.",
+        }  # fmt: skip
+        self._main.call_soon_threadsafe(self.widget.event, card)
+        try:
+            verdict, reason = await answer
+        finally:
+            del self._waiting[call.id]
+            self._main.call_soon_threadsafe(
+                self.widget.event, {"kind": "answered", "id": call.id, "verdict": "settled"}
+            )
+        said = f"the user denied it{f': {reason}' if reason else ''}"
+        return Verdict(verdict == "approve", "user", "asked in the cell", "" if verdict == "approve" else said)
+
+    def _answered(self, call: str, verdict: str, reason: str) -> None:
+        """On whichever thread the click arrives."""
+        if (waiting := self._waiting.get(call)) is not None:
+            loop, answer = waiting
+            loop.call_soon_threadsafe(_settle, answer, (verdict, reason))
+
+    def _stop(self) -> None:
+        self._main.call_soon_threadsafe(lambda: self.task and self.task.cancel())
+
+
+def _settle(answer: asyncio.Future[tuple[str, str]], value: tuple[str, str]) -> None:
+    if not answer.done():
+        answer.set_result(value)
+
+
+def _live_row(span: Span, depth: int) -> dict[str, Any]:
+    size, tokens = span.detail.get("bytes"), span.detail.get("tokens")
+    figures = [human_size(size)] if size is not None else []
+    figures += [f"{tokens:,} tokens estimated"] if tokens is not None else []
+    if span.usage and span.usage.input_tokens is not None:
+        figures.append(f"{span.usage.input_tokens:,} tokens in")
+    return {
+        "kind": "row", "id": span.id, "depth": depth, "label": label(span), "actor": span.actor, "status": span.status,
+        "seconds": span.seconds, "figures": ", ".join(figures),
+    }  # fmt: skip

@@ -1,0 +1,99 @@
+"""Recording: `span()` opens, times and closes a span; the parent is the span around it (a `ContextVar`)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+from .errors import WorkbenchError
+from .span import JSON, Actor, Kind, Span, Status, Usage
+
+__all__ = ["Clock", "Open", "Recorder"]
+
+_current: ContextVar[Span | None] = ContextVar("workbench_span", default=None)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """`now` in Unix seconds, `timer` in seconds from anywhere; tests inject their own."""
+
+    now: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.perf_counter
+
+
+class Open:
+    """A span while it is open: what is found out about it is added here."""
+
+    def __init__(self, span: Span, emit: Callable[[Span], None]) -> None:
+        self.span, self._emit = span, emit
+
+    def note(self, **detail: JSON) -> None:
+        """Add to `detail`; seen with the next snapshot."""
+        self.span = replace(self.span, detail={**self.span.detail, **detail})
+
+    def set(self, *, status: Status | None = None, usage: Usage | None = None, actor: Actor | None = None) -> None:
+        """Set what is not a detail."""
+        changes: dict[str, Any] = {"status": status, "usage": usage, "actor": actor}
+        self.span = replace(self.span, **{k: v for k, v in changes.items() if v is not None})
+
+    def show(self) -> None:
+        """Emit a snapshot now, while it is still open."""
+        self._emit(self.span)
+
+
+class Recorder:
+    """Makes spans and hands each snapshot to `emit`. `mask` goes over every error text."""
+
+    def __init__(
+        self, emit: Callable[[Span], None], clock: Clock | None = None, mask: Callable[[str], str] = str
+    ) -> None:
+        self._emit, self.mask = emit, mask
+        self.clock = clock or Clock()
+        self._ids = count(1)
+
+    @contextmanager
+    def span(self, kind: Kind, name: str, actor: Actor, *, turn: int | None = None, **detail: JSON) -> Iterator[Open]:
+        """A span around the block. An exception closes it as `error` (cancelling as `cancelled`) and goes on."""
+        parent = _current.get()
+        started = self.clock.timer()
+        open_ = Open(
+            Span(
+                id=f"{kind}-{next(self._ids)}",
+                parent=parent.id if parent else None,
+                turn=turn if turn is not None or parent is None else parent.turn,
+                kind=kind, name=name, actor=actor, started=self.clock.now(), detail=detail,
+            ),
+            self._emit,
+        )  # fmt: skip
+        open_.show()
+        token = _current.set(open_.span)
+        try:
+            yield open_
+        except BaseException as error:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            open_.set(status="cancelled" if cancelled else "error")
+            open_.note(error="stopped" if cancelled else self.mask(describe(error)))
+            raise
+        finally:
+            _current.reset(token)
+            status: Status = "ok" if open_.span.status == "open" else open_.span.status
+            open_.span = replace(open_.span, status=status, seconds=self.clock.timer() - started)
+            open_.show()
+
+
+def describe(error: BaseException) -> str:
+    """The error in one line: our own say all in their message, others need their type to be understood."""
+    text = " ".join(str(error).split())
+    return (
+        text
+        if isinstance(error, WorkbenchError)
+        else f"{type(error).__name__}: {text}"
+        if text
+        else type(error).__name__
+    )

@@ -1,0 +1,472 @@
+"""The workbench itself: connections, attachments, the thread and its turns. Works in a script as in a notebook.
+
+All state changes on the background loop, so no lock is needed; the plain methods hand a coroutine to it and wait. The
+`a...` forms are the same for code that awaits (the notebook's `%%agent`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import ledger
+from .connection import Connection, Target
+from .content import Content, Offer
+from .errors import NotConnected, NotOffered, UsageError
+from .loop import Job, Loop
+from .recorder import Clock, Recorder
+from .secret import Secret, expand, mask
+from .span import Actor, Span, fold
+
+if TYPE_CHECKING:
+    import pandas
+    from langchain_core.language_models import BaseChatModel
+
+    from .graph import Attached, Call, Verdict, Work
+    from .pattern import Pattern
+
+__all__ = ["Attachment", "Session", "Turn"]
+
+Refresh = Literal["once", "turn"]
+Approve = Literal["ask", "all", "none"] | Callable[["Call"], "bool | Awaitable[Verdict]"]
+Event = Span | str
+"""What a live view gets while a turn runs: a span's snapshot, or a piece of the answer's text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """Content that every following turn carries, until it is detached."""
+
+    content: Content
+    actor: Actor
+    refresh: Refresh
+    read_at: float
+    """Unix seconds, UTC: how old the content is."""
+
+    @property
+    def uri(self) -> str:
+        return self.content.uri
+
+    @property
+    def server(self) -> str:
+        return self.content.server
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One question, all the provider calls and reads it caused, and its answer. Displays as its trace."""
+
+    number: int
+    question: str
+    answer: str
+    status: Literal["ok", "cancelled", "error"]
+    spans: tuple[Span, ...]
+    messages: tuple[Any, ...] = field(default=(), repr=False)
+    """The LangChain messages that the turn added to the thread; empty when it failed."""
+
+    @property
+    def totals(self) -> ledger.Totals:
+        """Provider calls, reads, tokens (measured and estimated apart), bytes and seconds."""
+        return ledger.totals(self.spans)
+
+    @property
+    def composition(self) -> pandas.DataFrame:
+        """One row a provider call: what its input was made of; see `ledger.composition`."""
+        from .view import frame
+
+        return frame.composition(self.spans)
+
+    def frame(self) -> pandas.DataFrame:
+        """One row a span, in the order in which they opened."""
+        from .view import frame
+
+        return frame.spans(self.spans)
+
+    def reads(self) -> pandas.DataFrame:
+        """The rows of `frame()` that brought content into the turn: reads and attachments."""
+        from .view import frame
+
+        return frame.spans(span for span in self.spans if span.kind in ("read", "attach"))
+
+    def __repr__(self) -> str:
+        from .view import text
+
+        return text.turn(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from .view import html, text
+
+        return {"text/html": html.turn(self), "text/plain": text.turn(self)}
+
+
+class Session:
+    """Connections to MCP servers, what is attached, and one thread of turns.
+
+    Example:
+        >>> wb = Session(model="demo")
+        >>> wb.connect("demo")
+        >>> turn = wb.ask("Which products does the SUM ABAP test matrix cover?")
+        >>> print(turn.answer)
+    """
+
+    def __init__(self, model: str | BaseChatModel = "demo", *, clock: Clock | None = None) -> None:
+        self.model = model
+        self.connections: dict[str, Connection] = {}
+        self.attachments: dict[tuple[str, str], Attachment] = {}
+        """By (server, URI), in the order in which they were attached."""
+        self.turns: list[Turn] = []
+        """Finished turns, failed and cancelled ones included."""
+        self.loop = Loop()
+        self._offers: dict[str, Offer] = {}
+        self._thread: list[Any] = []
+        self._links: dict[tuple[str, str], str] = {}
+        self._snapshots: list[Span] = []
+        self._secrets: set[Secret] = set()
+        self._numbers = count(1)
+        self._live: Callable[[Event], None] | None = None
+        self._one_turn = asyncio.Lock()
+        self.recorder = Recorder(self._record, clock, self.mask)
+        atexit.register(self.close)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Session({', '.join(self.connections) or 'no server connected'}; {len(self.turns)} turns)"
+
+    def mask(self, text: str) -> str:
+        """`text` without the secrets that were given to servers."""
+        return mask(text, self._secrets)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Everything that has happened, the open spans included."""
+        return fold(self._snapshots)
+
+    def _record(self, span: Span) -> None:
+        self._snapshots.append(span)
+        if self._live is not None:
+            self._live(span)
+
+    # -- connecting
+
+    def connect(
+        self,
+        name: str,
+        *,
+        command: Sequence[str] = (),
+        env: Mapping[str, str] | Sequence[str] = (),
+        cwd: str | None = None,
+        url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: Literal["http", "sse"] = "http",
+        timeout: float = 60.0,
+    ) -> Offer:
+        """Connect to a server and give what it offers. No content is read.
+
+        `connect("demo")` starts the bundled server; otherwise give a `command` (stdio) or a `url`. `env` maps names to
+        values, or lists names to pass on from this process. `${NAME}` in `headers` and `env` values is replaced from the
+        environment. `timeout` (seconds) is for the handshake and for each request.
+
+        Raises `UsageError` before anything is started, `ConnectError` after; a connection of the same name stays then.
+        """
+        target = _target(name, command, env, cwd, url, headers or {}, transport, timeout)
+        return self.loop.run(self._connect(target))
+
+    async def _connect(self, target: Target) -> Offer:
+        self._secrets.update(target.secrets)
+        with self.recorder.span("connect", target.name, "user", transport=target.transport, where=target.where) as span:
+            connection = Connection(target)
+            await connection.open()
+            try:
+                offer = await connection.offer()
+            except BaseException:
+                await connection.close()
+                raise
+            if (before := self.connections.get(target.name)) is not None:
+                await before.close()
+            self.connections[target.name], self._offers[target.name] = connection, offer
+            span.note(
+                server=connection.server_info, protocol=connection.protocol, resources=len(offer.resources),
+                templates=len(offer.templates), prompts=len(offer.prompts), tools=len(offer.tools),
+                problems=list(offer.problems),
+            )  # fmt: skip
+        return offer
+
+    def disconnect(self, name: str) -> None:
+        """Close a connection; its server's process is gone when this returns. What was attached stays attached."""
+        self.connection(name)
+        self.loop.run(self._disconnect(name))
+
+    async def _disconnect(self, name: str) -> None:
+        await self.connections.pop(name).close()
+        self._offers.pop(name, None)
+
+    def reconnect(self, name: str) -> Offer:
+        """Open a new session with the same server; the old one is closed when the new one stands."""
+        return self.loop.run(self._connect(self.connection(name).target))
+
+    def close(self) -> None:
+        """Close every connection and end the background loop. The session can be used again."""
+        if self.connections:
+            self.loop.run(self._close())
+        self.loop.stop()
+
+    async def _close(self) -> None:
+        connections = list(self.connections.values())
+        self.connections.clear()
+        self._offers.clear()
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    def connection(self, name: str) -> Connection:
+        """The connection of that name; raises `NotConnected` naming those that there are."""
+        if name not in self.connections:
+            found = ", ".join(self.connections) or "none"
+            raise NotConnected(
+                f"there is no connection {name!r}; connected are: {found}. Connect: %mcp connect {name} ..."
+            )
+        return self.connections[name]
+
+    @property
+    def offer(self) -> Offer:
+        """What all connected servers offer together, as listed when they were connected."""
+        return reduce(Offer.__add__, self._offers.values(), Offer())
+
+    def refresh(self) -> Offer:
+        """List everything again."""
+
+        async def again() -> None:
+            for name, connection in self.connections.items():
+                if connection.alive:
+                    self._offers[name] = await connection.offer()
+
+        self.loop.run(again())
+        return self.offer
+
+    # -- reading and attaching
+
+    def read(self, uri: str, server: str | None = None) -> Content:
+        """Read a resource for yourself: a span with actor `user`, nothing goes to a model."""
+        return self.loop.run(self._read(uri, server, "user"))
+
+    async def _read(self, uri: str, server: str | None, actor: Actor, turn: int | None = None) -> Content:
+        from . import graph, tools
+
+        self.need_server()
+        allowed = tools.find_readable(uri, server, self.offer, self._links)
+        with self.recorder.span(
+            "read", allowed.uri, actor, turn=turn, uri=allowed.uri, server=allowed.server, rule=allowed.rule
+        ) as span:
+            content, _ = await graph.read_into(span, self.connection(allowed.server), allowed.uri)
+        return content
+
+    def attach(
+        self, uri: str, server: str | None = None, *, refresh: Refresh = "once", actor: Literal["user", "host"] = "user"
+    ) -> Attachment:
+        """Put a resource into the context of every following turn, before the model is called.
+
+        It is read now (`refresh="once"`), or now and again at the start of each turn (`"turn"`). Raises when it cannot be
+        read; what was attached before stays.
+        """
+        return self.loop.run(self._attach(uri, server, refresh, actor))
+
+    async def _attach(self, uri: str, server: str | None, refresh: Refresh, actor: Actor) -> Attachment:
+        if refresh not in ("once", "turn"):
+            raise UsageError(
+                f"refresh={refresh!r} is not known; it is once (read now) or turn (again at each turn's start)"
+            )
+        content = await self._read(uri, server, actor)
+        attachment = Attachment(content=content, actor=actor, refresh=refresh, read_at=self.recorder.clock.now())
+        self.attachments[content.server, content.uri] = attachment
+        return attachment
+
+    def start_read(self, uri: str, server: str) -> Job[Content]:
+        """`read` without waiting, for callbacks that must not block."""
+        return self.loop.submit(self._read(uri, server, "user"))
+
+    def start_attach(self, uri: str, server: str) -> Job[Attachment]:
+        """`attach` without waiting, for callbacks that must not block."""
+        return self.loop.submit(self._attach(uri, server, "once", "user"))
+
+    def detach(self, uri: str, server: str | None = None) -> None:
+        """Take a resource out of the following turns' context."""
+        keys = [key for key in self.attachments if key[1] == uri and server in (None, key[0])]
+        if not keys:
+            found = ", ".join(key[1] for key in self.attachments) or "nothing"
+            raise NotOffered(f"{uri!r} is not attached; attached is: {found}.")
+        for key in keys:
+            del self.attachments[key]
+
+    def need_server(self) -> None:
+        """Raise `NotConnected` when no server is connected."""
+        if not self.connections:
+            raise NotConnected(
+                "no server is connected. Connect one first: %mcp connect demo (in a script: connect('demo'))"
+            )
+
+    # -- asking
+
+    def ask(
+        self,
+        question: str,
+        *,
+        model: str | BaseChatModel | None = None,
+        pattern: str | Pattern = "catalog",
+        approve: Approve = "none",
+        new: bool = False,
+    ) -> Turn:
+        """Ask the agent and give the finished turn.
+
+        `approve` decides on the servers' own tools: `all`, `none`, or a function that gets the `Call`. `new` starts a new
+        thread; otherwise the model also gets the turns before. Raises `ModelError` when the provider fails; the failed
+        turn is the last of `turns`.
+        """
+        return self.loop.run(self._ask(question, model, pattern, approve, new, None))
+
+    async def aask(
+        self,
+        question: str,
+        *,
+        model: str | BaseChatModel | None = None,
+        pattern: str | Pattern = "catalog",
+        approve: Approve = "none",
+        new: bool = False,
+        live: Callable[[Event], None] | None = None,
+    ) -> Turn:
+        """`ask` for code that awaits. `live` gets every event of the turn, on this coroutine's own loop."""
+        here = asyncio.get_running_loop()
+
+        def cross(event: Event) -> None:
+            if live is not None:
+                here.call_soon_threadsafe(live, event)
+
+        return await self.loop.arun(self._ask(question, model, pattern, approve, new, cross))
+
+    async def _ask(
+        self,
+        question: str,
+        model: str | BaseChatModel | None,
+        pattern: str | Pattern,
+        approve: Approve,
+        new: bool,
+        live: Callable[[Event], None] | None,
+    ) -> Turn:
+        from . import graph, models
+        from . import pattern as patterns
+
+        self.need_server()
+        if not question.strip():
+            raise UsageError("the question is empty; write it below %%agent")
+        chat, chosen = models.resolve(model or self.model), patterns.resolve(pattern)
+        async with self._one_turn:
+            if new:
+                self._thread, self._links = [], {}
+            number, self._live, before = next(self._numbers), live, len(self._snapshots)
+            status: Literal["ok", "cancelled", "error"] = "error"
+            work: Work | None = None
+            answer, added = "", list[Any]()
+            try:
+                with self.recorder.span("turn", question, "user", turn=number) as span:
+                    brief = await chosen(self.offer, lambda uri: self._read(uri, None, "host"))
+                    work = graph.Work(
+                        chat, brief, self.offer, self.connections, _gate(approve), self.recorder, question,
+                        attached=await self._attached(), history=self._thread, links=self._links,
+                        on_text=live or (lambda text: None),
+                    )  # fmt: skip
+                    span.note(model=models.model_name(chat), pattern=str(getattr(pattern, "__name__", pattern)))
+                    answer = await work.run()
+                status, added = "ok", work.messages
+            except asyncio.CancelledError:
+                status = "cancelled"
+                added = graph.repair(work.messages, "the turn was stopped by the user") if work else []
+                raise
+            finally:
+                self._live = None
+                self._thread = [*self._thread, *added]
+                spans = fold(span for span in self._snapshots[before:] if span.turn == number)
+                self.turns.append(
+                    Turn(
+                        number=number,
+                        question=question,
+                        answer=answer,
+                        status=status,
+                        spans=spans,
+                        messages=tuple(added),
+                    )
+                )
+            return self.turns[-1]
+
+    async def _attached(self) -> list[Attached]:
+        from . import graph, media, tokens
+
+        found = []
+        for key, attachment in list(self.attachments.items()):
+            if attachment.refresh == "turn" and key[0] in self.connections:
+                content = await self._read(attachment.uri, attachment.server, "host")
+                attachment = Attachment(
+                    content=content, actor=attachment.actor, refresh="turn", read_at=self.recorder.clock.now()
+                )
+                self.attachments[key] = attachment
+            content = attachment.content
+            text = f"Attached by the {attachment.actor}:\n{media.for_model(content.parts, content.server).text}"
+            with self.recorder.span("attach", content.uri, attachment.actor, server=content.server) as span:
+                span.note(
+                    uri=content.uri, bytes=content.size, sha256=content.sha256, read_at=attachment.read_at,
+                    tokens=await asyncio.to_thread(tokens.count, text), counter=tokens.counter().name,
+                )  # fmt: skip
+            found.append(graph.Attached(content, attachment.actor, text))
+        return found
+
+
+def _gate(approve: Approve) -> Callable[[Call], Awaitable[Verdict]]:
+    from .graph import Verdict
+
+    async def gate(call: Call) -> Verdict:
+        if approve == "all":
+            return Verdict(True, "user", "approve all")
+        if callable(approve):
+            said = approve(call)
+            return Verdict(said, "user", "asked") if isinstance(said, bool) else await said
+        why = (
+            "the user runs this turn without any"
+            if approve == "none"
+            else "it needs a person's approval and nobody can answer here"
+        )
+        return Verdict(False, "host", f"approve {approve}", f"{call.tool} is a tool of the server {call.server}; {why}")
+
+    return gate
+
+
+def _target(
+    name: str, command: Sequence[str], env: Mapping[str, str] | Sequence[str], cwd: str | None, url: str | None,
+    headers: Mapping[str, str], transport: Literal["http", "sse"], timeout: float,
+) -> Target:  # fmt: skip
+    if name == "demo" and not command and not url:
+        command = (sys.executable, "-m", "workbench.demo")
+    if not name or bool(command) == bool(url):
+        raise UsageError(
+            f"connect {name or 'NAME'} to what? Give a command or a URL: %mcp connect {name or 'NAME'} -- COMMAND ARGS, "
+            f"or %mcp connect {name or 'NAME'} https://HOST/mcp; %mcp connect demo starts the bundled server"
+        )
+    if timeout <= 0:
+        raise UsageError(f"a timeout of {timeout:g} s is no time at all; give seconds, as in --timeout 60")
+    if url and not url.startswith(("http://", "https://")):
+        raise UsageError(
+            f"{url!r} is no http:// or https:// address; a command goes behind --: %mcp connect {name} -- COMMAND"
+        )
+    pairs = env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env)
+    return Target(
+        name=name, command=tuple(command), cwd=cwd, url=url, timeout=timeout,
+        env={key: Secret(expand(value)) for key, value in pairs},
+        headers={key: Secret(expand(value)) for key, value in headers.items()},
+        transport=transport if url else "stdio",
+    )  # fmt: skip

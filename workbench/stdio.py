@@ -1,0 +1,156 @@
+"""A server process and its three pipes. Knows lines of bytes, nothing of MCP.
+
+The SDK's own client joins its whole buffer again at every chunk (20 MB cost 3.5 s of CPU), lets one bad byte end the
+session and writes stray lines into the running cell; hence this one. Lines are split in linear time; what the server
+writes to stderr, and lines on stdout that are no messages, stay in rings with the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["PASSED", "Ring", "Server"]
+
+PASSED = (
+    ("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE")
+    if sys.platform == "win32"
+    else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+)  # fmt: skip
+"""Environment variables that every server sees (the SDK's own list); all others are passed by name."""
+_CHUNK = 1 << 18
+
+
+class Ring:
+    """The last lines of a stream, at most `lines` of them and `width` characters each; says what it dropped."""
+
+    def __init__(self, lines: int = 200, width: int = 2000) -> None:
+        self._lines: deque[str] = deque(maxlen=lines)
+        self._width, self.total = width, 0
+
+    def add(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip("\r\n")
+        if text:
+            more = len(text) - self._width
+            self._lines.append(text if more <= 0 else f"{text[: self._width]} [{more:,} more characters]")
+            self.total += 1
+
+    def tail(self, lines: int = 8) -> list[str]:
+        return list(self._lines)[-lines:]
+
+
+class Server:
+    """One running server process, in a process group of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.stderr, self.stray = Ring(), Ring()
+        self._stderr_task = asyncio.create_task(self._collect())
+
+    @classmethod
+    async def start(cls, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Server:
+        """Start it; raises `OSError` when the command cannot be run. `env` comes on top of `PASSED`."""
+        passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**passed, **env}, cwd=cwd, limit=_CHUNK,
+            start_new_session=True,  # Jupyter sends its interrupts to the kernel's whole group
+        )  # fmt: skip
+        _reaper("+", process.pid)
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status; `None` while it runs."""
+        return self._process.returncode
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Lines of stdout without their newline, until the server closes it. A last line without newline counts."""
+        assert self._process.stdout is not None
+        pieces: list[bytes] = []
+        while chunk := await self._process.stdout.read(_CHUNK):
+            *whole, rest = chunk.split(b"\n")
+            for line in whole:
+                yield b"".join((*pieces, line))
+                pieces.clear()
+            if rest:
+                pieces.append(rest)
+        if pieces:
+            yield b"".join(pieces)
+
+    async def send(self, line: bytes) -> None:
+        """Write one line. Raises `OSError` when the server no longer reads."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + b"\n")
+        await self._process.stdin.drain()
+
+    async def ended(self, seconds: float) -> bool:
+        """Whether the process has ended, waiting for it that long."""
+        try:
+            await asyncio.wait_for(self._process.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """Close stdin as the specification asks (MCP, "Shutdown"), then SIGTERM, then SIGKILL, to the whole group."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        if not await self.ended(0.5):
+            self._kill(signal.SIGTERM)
+            await self.ended(0.5)
+        # The group may outlive its leader: npx ends and leaves the real server behind.
+        self._kill(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+        await self.ended(1)
+        self._stderr_task.cancel()
+        _reaper("-", self.pid)
+
+    def _kill(self, number: signal.Signals) -> None:
+        try:
+            if sys.platform == "win32":
+                self._process.terminate()
+            else:
+                os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # nobody left in the group
+
+    async def _collect(self) -> None:
+        assert self._process.stderr is not None
+        rest = b""
+        while chunk := await self._process.stderr.read(_CHUNK):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                self.stderr.add(line)
+            if len(rest) > _CHUNK:  # a flood without newlines must not grow for ever
+                self.stderr.add(rest)
+                rest = b""
+        self.stderr.add(rest)
+
+
+_reaper_process: subprocess.Popen[bytes] | None = None
+
+
+def _reaper(sign: str, group: int) -> None:
+    """Tell the reaper, started with the first server, which process groups are ours."""
+    global _reaper_process
+    if sys.platform == "win32":
+        return
+    if _reaper_process is None or _reaper_process.poll() is not None:
+        script = str(Path(__file__).with_name("reaper.py"))
+        _reaper_process = subprocess.Popen(
+            [sys.executable, "-I", "-S", script], stdin=subprocess.PIPE, start_new_session=True
+        )
+    assert _reaper_process.stdin is not None
+    _reaper_process.stdin.write(f"{sign}{group}\n".encode())
+    _reaper_process.stdin.flush()

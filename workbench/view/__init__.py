@@ -1,0 +1,1 @@
+"""Views: text, HTML and DataFrame, each a fold over the same spans."""

@@ -1,0 +1,63 @@
+"""Static HTML that reads well with no kernel, no JavaScript and no stylesheet. Only through autoescaping templates.
+
+Styles are inline, because an untrusted notebook loses its `<style>`; colours come from JupyterLab's variables, so that
+the dark theme is one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ..content import Offer
+from ..span import Span
+from . import rows
+from .markdown import render
+from .rows import visible
+
+if TYPE_CHECKING:
+    import jinja2
+
+    from ..sessions import Turn
+
+__all__ = ["answer", "catalog", "trace", "turn"]
+
+CATALOG_ROWS = 50
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    loader = jinja2.PackageLoader("workbench.view")
+    made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made.filters["visible"] = visible
+    made.filters["tokens"] = lambda number: rows.UNKNOWN if number is None else f"{number:,}"
+    return made
+
+
+def _render(template: str, **values: Any) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+def trace(spans: Iterable[Span]) -> str:
+    """The trace of one turn as HTML: the same rows and figures as `text.trace`."""
+    spans = tuple(spans)
+    return _render("trace.html.j2", rows=rows.rows(spans), totals=rows.summed(spans), calls=rows.composed(spans))
+
+
+def answer(text: str) -> str:
+    """A model's Markdown as HTML: no raw HTML, no images, links only to http, https and mailto."""
+    return render(text)
+
+
+def turn(done: Turn) -> str:
+    """Answer and trace."""
+    body = answer(done.answer) if done.answer else _render("none.html.j2", status=done.status)
+    return body + trace(done.spans)
+
+
+def catalog(cells: list[dict[str, Any]], total: int, offer: Offer) -> str:
+    """The static catalog: at most `CATALOG_ROWS` rows, and how many there are in all."""
+    return _render("catalog.html.j2", rows=cells[:CATALOG_ROWS], total=total, problems=offer.problems)

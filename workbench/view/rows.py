@@ -1,0 +1,174 @@
+"""What a trace shows, once for all views: one row a span, one line a provider call's composition, one line of totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .. import ledger
+from ..media import human_size
+from ..span import Span, tree
+
+__all__ = ["Row", "composed", "label", "rows", "summed", "visible"]
+
+_WIDTH = 24
+_LONGEST = 200
+UNKNOWN = "–"
+
+
+def visible(text: str, longest: int = _LONGEST) -> str:
+    """A server's string fit to be shown: control and bidi characters as escapes, and a stated end when it is long."""
+    shown = "".join(c if c.isprintable() else " " if c in "\n\t\r" else f"\\u{ord(c):04x}" for c in text[: longest + 1])
+    return shown if len(text) <= longest else f"{shown[:longest]}… (+{len(text) - longest:,} characters)"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the trace; every field is ready to be shown, unknown figures as a dash."""
+
+    id: str
+    depth: int
+    kind: str
+    label: str
+    actor: str
+    server: str
+    status: str
+    seconds: str
+    bytes: str
+    measured: str
+    """Tokens as the provider reported them."""
+    estimated: str
+    """Tokens as counted here, by `counter`."""
+    counter: str
+    note: str
+    bar: str
+
+
+def label(span: Span) -> str:
+    """What happened, in few words."""
+    verb = {
+        "model": "provider call",
+        "read": "read",
+        "attach": "attached",
+        "prompt": "prompt",
+        "tool": "tool",
+        "gate": "asked",
+    }
+    number = f" {span.detail['call']}" if span.kind == "model" and "call" in span.detail else ""
+    return f"{verb.get(span.kind, span.kind)}{number} {visible(span.name)}"
+
+
+def _seconds(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _number(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def _in_out(given: int | None, got: int | None) -> str:
+    return UNKNOWN if given is None and got is None else f"{_number(given)} in, {_number(got)} out"
+
+
+def _measured(span: Span) -> str:
+    if span.usage is None:
+        return UNKNOWN
+    cached = f" ({span.usage.cached_tokens:,} cached)" if span.usage.cached_tokens else ""
+    return _in_out(span.usage.input_tokens, span.usage.output_tokens) + cached
+
+
+def _estimated(span: Span) -> str:
+    if span.kind != "model":
+        return _number(span.detail.get("tokens"))
+    segments = span.detail.get("composition")
+    given = sum(segment["tokens"] for segment in segments) if segments else None
+    return _in_out(given, span.detail.get("output_tokens_estimated"))
+
+
+def _split(span: Span) -> str:
+    """Where the time of a read went: "server 1.2 ms, decoding 0.1 ms, rendering 0.2 ms"."""
+    parts = (("server", "wait_seconds"), ("decoding", "decode_seconds"), ("rendering", "render_seconds"))
+    known = [f"{name} {span.detail[key] * 1000:.1f} ms" for name, key in parts if span.detail.get(key) is not None]
+    return ", ".join(known)
+
+
+def _note(span: Span) -> str:
+    detail = span.detail
+    linked = f"linked by {detail['linked_by']}" if detail.get("linked_by") else None
+    links = f"links to {', '.join(visible(x) for x in detail['links'])}" if detail.get("links") else None
+    rule = f"rule: {detail['rule']}" if detail.get("rule") else None
+    said = (detail.get("error"), detail.get("reason"), detail.get("note"), rule, linked, links, _split(span) or None)
+    return "; ".join(visible(str(x), 1000) for x in said if x)
+
+
+def _bar(start: float, seconds: float | None, whole: float) -> str:
+    """A waterfall of characters: it needs no stylesheet and survives every sanitiser."""
+    if whole <= 0:
+        return ""
+    first = min(_WIDTH - 1, max(0, int(start / whole * _WIDTH)))
+    last = _WIDTH if seconds is None else max(first + 1, min(_WIDTH, round((start + seconds) / whole * _WIDTH)))
+    return "·" * first + "█" * (last - first) + "·" * (_WIDTH - last)
+
+
+def row(span: Span, depth: int = 0, start: float = 0.0, whole: float = 0.0) -> Row:
+    """One span as a row; `start` and `whole` in seconds place its bar."""
+    return Row(
+        id=span.id, depth=depth, kind=span.kind, label=label(span), actor=span.actor,
+        server=visible(str(span.detail.get("server") or "")), status=span.status, seconds=_seconds(span.seconds),
+        bytes=human_size(size) if (size := span.detail.get("bytes")) is not None else UNKNOWN,
+        measured=_measured(span), estimated=_estimated(span), counter=str(span.detail.get("counter") or ""),
+        note=_note(span), bar=_bar(start, span.seconds, whole),
+    )  # fmt: skip
+
+
+def rows(spans: Iterable[Span]) -> list[Row]:
+    """All spans but the turn itself, parents before children, with their place in the whole time."""
+    spans = tuple(spans)
+    if not spans:
+        return []
+    begin = min(span.started for span in spans)
+    whole = max((span.started - begin + (span.seconds or 0.0) for span in spans), default=0.0)
+    first = 1 if any(span.kind == "turn" for span in spans) else 0
+    return [
+        row(span, max(0, depth - first), span.started - begin, whole)
+        for depth, span in tree(spans)
+        if span.kind != "turn"
+    ]
+
+
+def composed(spans: Iterable[Span]) -> list[dict[str, Any]]:
+    """`ledger.composition` with only the kinds that occur: `call`, `parts` as (kind, tokens) and the totals."""
+    return [
+        {
+            "call": line["call"],
+            "parts": [(kind, line[kind]) for kind in ledger.KINDS if line[kind]],
+            "estimated": line["estimated"],
+            "measured": line["measured"],
+            "difference": line["difference"],
+            "counter": line["counter"],
+        }
+        for line in ledger.composition(spans)
+    ]
+
+
+def summed(spans: Iterable[Span]) -> list[str]:
+    """The totals in a few phrases, the measured ones and the estimates each with their name."""
+    sums = ledger.totals(spans)
+
+    def many(number: int, noun: str) -> str:
+        return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+    said = [many(sums.provider_calls, "provider call"), f"{many(sums.reads, 'read')} ({human_size(sums.bytes)})"]
+    said += [
+        many(number, noun) for number, noun in ((sums.prompts, "prompt"), (sums.tool_calls, "tool call")) if number
+    ]
+    said.append(f"{_seconds(sums.seconds)} s")
+    if sums.input_tokens is not None or sums.output_tokens is not None:
+        said.append(f"{_in_out(sums.input_tokens, sums.output_tokens)} tokens as reported by the provider")
+    elif sums.provider_calls:
+        said.append("the provider reported no tokens")
+    if sums.input_tokens_estimated is not None:
+        given = _in_out(sums.input_tokens_estimated, sums.output_tokens_estimated)
+        said.append(f"{given} tokens estimated by {sums.counter}")
+    return said

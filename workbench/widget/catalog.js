@@ -1,0 +1,421 @@
+// The catalog: a virtualised table, a bar with the magic line that does the same, and a detail area beneath.
+// Everything shown was written by a server: it gets into the page by textContent and setAttribute, nothing else.
+
+const ROW = 28, SHOWN = 12, SPARE = 6, POOL = SHOWN + 2 * SPARE + 1;
+
+// -- the same in trace.js; a test holds the two copies together
+const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
+// Characters that hide text or turn its direction are shown by their numbers.
+const visible = text => String(text ?? "").replace(HIDDEN, c => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+const clip = (text, most) => text.length > most ? `${text.slice(0, most)}… (+${(text.length - most).toLocaleString("en")} characters)` : text;
+const mk = (tag, attributes = {}, text) => {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  // JupyterLab looks for this on the focused element itself; without it `x` or `d d` delete the notebook's cell.
+  if ("tabindex" in attributes || ["button", "input", "select"].includes(tag)) node.setAttribute("data-lm-suppress-shortcuts", "true");
+  if (text !== undefined) node.textContent = visible(text);
+  return node;
+};
+// -- until here
+
+const number = n => n === null ? "" : n.toLocaleString("en");
+const bytes = n => {
+  if (n === null || n < 1024) return n === null ? "" : `${number(n)} bytes`;
+  const power = Math.min(4, Math.floor(Math.log2(n) / 10));
+  return `${(n / 1024 ** power).toFixed(1)} ${["", "KB", "MB", "GB", "TB"][power]}`;
+};
+const STATES = { attached: "● attached", read: "○ read", failed: "▲ failed" };
+
+const COLUMNS = [
+  { name: "state", width: "7.5em", show: r => STATES[r.state] ?? "", by: r => r.state || null },
+  { name: "server", width: "minmax(5em,.4fr)", show: r => r.server },
+  { name: "name", width: "minmax(9em,1.4fr)", show: r => r.label },
+  { name: "URI", width: "minmax(9em,1.4fr)", show: r => r.uri },
+  { name: "type", width: "minmax(7em,.7fr)", show: r => r.kind === "resource" && r.mime ? r.mime : [r.kind, r.mime].filter(Boolean).join(", ") },
+  { name: "size", width: "6em", show: r => bytes(r.size), by: r => r.size, right: true },
+  { name: "description", width: "minmax(7em,1fr)", show: r => r.description ?? "", by: r => r.description },
+  { name: "tokens", width: "5.2em", show: r => number(r.tokens), by: r => r.tokens, right: true },
+];
+const WIDTHS = [...COLUMNS.map(c => c.width), "6em"].join(" ");
+
+const attachable = row => row.kind === "resource" || row.kind === "template";
+const verb = row => !attachable(row) ? "preview" : row.state === "attached" ? "detach" : "attach";
+const capital = word => word[0].toUpperCase() + word.slice(1);
+
+// RFC 6570: what stands before the first value, between values, and whether names are written.
+const OPERATORS = {
+  "": ["", ","], "+": ["", ","], "#": ["#", ","], ".": [".", "."], "/": ["/", "/"],
+  ";": [";", ";", true], "?": ["?", "&", true], "&": ["&", "&", true],
+};
+const EXPRESSION = /\{([+#./;?&]?)([^{}]+)\}/g;
+const named = spec => spec.trim().replace(/\*$|:\d+$/, "");
+const escaped = (value, reserved) => reserved
+  ? encodeURI(value).replace(/%5B/g, "[").replace(/%5D/g, "]").replace(/%25([0-9A-Fa-f]{2})/g, "%$1")
+  : encodeURIComponent(value).replace(/[!'()*]/g, c => "%" + c.charCodeAt(0).toString(16).toUpperCase());
+
+export function expand(template, values) {
+  return template.replace(EXPRESSION, (_, operator, specs) => {
+    const [first, between, names] = OPERATORS[operator];
+    const parts = specs.split(",").filter(spec => values[named(spec)]).map(spec => {
+      const length = /:(\d+)$/.exec(spec.trim())?.[1] ?? Infinity;
+      const value = escaped([...values[named(spec)]].slice(0, length).join(""), operator === "+" || operator === "#");
+      return names ? `${named(spec)}=${value}` : value;
+    });
+    return parts.length ? first + parts.join(between) : "";
+  });
+}
+
+// Variables that an expansion cannot do without; those of the other operators may be left out.
+function required(row) {
+  if (row.kind !== "template") return [];
+  const all = [...row.uri.matchAll(EXPRESSION)].filter(found => found[1] === "" || found[1] === "+");
+  return all.flatMap(found => found[2].split(",").map(named)).filter(name => row.variables.includes(name));
+}
+
+// As Python's shlex reads it back.
+const quoted = text => /^[^\s'"\\]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
+
+// What a model instance knows, shared by its views.
+class Store {
+  rows = []; index = new Map(); servers = new Set(); uris = new Map(); values = new Map();
+  total = null; held = 0; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set();
+
+  put(at, [key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables]) {
+    const old = this.rows[at];
+    if (old) this.uris.set(old.uri, this.uris.get(old.uri) - 1);
+    else this.held++;
+    const search = [server, kind, label, uri, mime, description].join("\n").toLowerCase();
+    this.rows[at] = { key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, search };
+    this.index.set(key, at);
+    this.servers.add(server);
+    this.uris.set(uri, (this.uris.get(uri) ?? 0) + 1);
+  }
+  receive(message) {
+    const { kind, key } = message;
+    if (kind === "rows") {
+      this.total = message.total;
+      message.rows.forEach((row, i) => this.put(message.from + i, row));
+      this.wait();
+    } else if (kind === "update" && this.total !== null) {  // before the rows: they will tell
+      this.busy.delete(message.row[0]);
+      const at = this.index.get(message.row[0]);
+      this.put(at ?? this.rows.length, message.row);
+      if (at === undefined) this.total++;
+      else return this.tell("row");
+    } else if (kind === "preview") this.preview = message;
+    else if (kind === "notice") this.notice = message.text;
+    if (kind === "preview" || kind === "done") this.busy.delete(key);
+    this.tell(kind === "rows" || kind === "update" ? "rows" : "row");
+  }
+  // A reloaded page has a new model and no rows: it asks for them, once, after a second of silence.
+  wait() {
+    clearTimeout(this.timer);
+    if (this.asked || this.held === this.total) return;
+    this.timer = setTimeout(() => { this.asked = true; this.send({ kind: "hello" }); }, 1000);
+  }
+  tell(what) { for (const view of this.views) view.schedule(what); }
+  filled(row) { return Object.fromEntries(row.variables.map(name => [name, this.values.get(row.key)?.get(name) ?? ""])); }
+  missing(row) {
+    const filled = this.filled(row);
+    return required(row).filter(name => !filled[name]);
+  }
+  act(kind, row) {
+    if (this.busy.has(row.key)) return;
+    this.busy.add(row.key);
+    this.send({ kind, key: row.key, values: this.filled(row) });
+    this.tell("row");
+  }
+  line(verb, row) {
+    if (this.missing(row).length) return `Fill in ${this.missing(row).join(", ")} to get the line.`;
+    const uri = row.kind === "template" ? expand(row.uri, this.filled(row)) : row.uri;
+    if (visible(uri) !== uri || /[\r\n\t\ufffd]/.test(uri)) return "No magic line can name this URI: it holds characters that cannot be typed.";
+    const server = this.uris.get(row.uri) > 1 ? ` --server ${quoted(row.server)}` : "";
+    return `%mcp ${verb} ${quoted(uri)}${server}`;
+  }
+}
+
+// One row element, used again for whichever row scrolls into its place. It writes to the page only what changed, so a
+// redraw between press and release of the mouse does not take the button away.
+class Slot {
+  constructor() {
+    this.el = mk("div", { role: "row", class: "wb-row", tabindex: -1 });
+    this.cells = COLUMNS.map(c => mk("span", { role: "gridcell", class: c.right ? "wb-right" : "" }));
+    const last = mk("span", { role: "gridcell" });
+    this.button = mk("button", { type: "button", tabindex: -1 });
+    last.append(this.button);
+    this.el.append(...this.cells, last);
+  }
+  hide() { this.el.hidden = true; this.k = -1; }
+  show(k, row, active, chosen, busy) {
+    const now = { k, row, active, chosen, busy };
+    if (Object.entries(now).every(([name, value]) => this[name] === value)) return;
+    Object.assign(this, now);
+    this.el.hidden = false;
+    this.el.style.top = `${k * ROW}px`;
+    this.el.tabIndex = active ? 0 : -1;
+    this.el.setAttribute("aria-rowindex", k + 2);
+    this.el.setAttribute("aria-selected", row.state === "attached");
+    this.el.dataset.state = row.state;
+    this.el.classList.toggle("wb-active", chosen);
+    COLUMNS.forEach((column, j) => this.cell(this.cells[j], column.show(row)));
+    if (busy) this.cells[0].textContent = "…";
+    this.cells[0].title = visible(clip(row.reason ?? "", 1000));
+    this.cells[7].title = row.counter ? visible(`counted by ${row.counter}`) : "";
+    this.button.textContent = capital(verb(row));
+    this.button.setAttribute("aria-label", `${capital(verb(row))} ${visible(clip(row.label, 200))}`);
+  }
+  cell(node, text) {
+    node.textContent = visible(clip(text, 300));  // wider than any column; the detail area has it whole
+    node.title = visible(clip(text, 1000));
+  }
+}
+
+// The area beneath the table for the active row: everything whole, fields to fill in, the preview.
+class Detail {
+  constructor(store, act) {
+    Object.assign(this, { store, act, key: null });
+    this.el = mk("section", { class: "wb-detail", "aria-label": "Selected row" });
+    this.title = mk("div", { class: "wb-title", tabindex: -1 });
+    this.facts = mk("div", { class: "wb-facts" });
+    this.about = mk("div", { class: "wb-about", tabindex: 0, role: "region", "aria-label": "URI and description" });
+    this.reason = mk("div", { class: "wb-reason", tabindex: -1 });
+    this.fields = mk("div", { class: "wb-fields" });
+    this.main = mk("button", { type: "button" });
+    this.look = mk("button", { type: "button" }, "Preview");
+    this.note = mk("div", { class: "wb-note", role: "status" });
+    this.text = mk("pre", { class: "wb-text", tabindex: 0, role: "region", "aria-label": "Preview" });
+    const buttons = mk("div", { class: "wb-buttons" });
+    buttons.append(this.main, this.look);
+    this.main.onclick = () => this.act(verb(this.row), this.row);
+    this.look.onclick = () => this.act("preview", this.row);
+    this.el.append(this.title, this.facts, this.reason, this.about, this.fields, buttons, this.note, this.text);
+  }
+  show(row, busy) {
+    this.el.hidden = !row;
+    if (!row) { this.key = null; return; }
+    this.row = row;
+    if (this.key !== row.key) this.fill(row);
+    this.title.textContent = visible(clip(row.label, 2000));
+    this.facts.textContent = visible([row.kind, row.server, row.mime, bytes(row.size), row.tokens === null ? "" : `${number(row.tokens)} tokens (${row.counter ?? "counter unknown"})`].filter(Boolean).join(" · "));
+    this.about.textContent = visible([row.uri, row.description].filter(Boolean).join("\n"));
+    this.reason.textContent = row.reason ? visible(`Failed: ${row.reason}`) : "";
+    this.main.hidden = !attachable(row);
+    this.main.textContent = capital(verb(row));
+    // Not `disabled`: that would throw the focus out of the widget. The store ignores clicks while busy.
+    for (const button of [this.main, this.look]) button.setAttribute("aria-disabled", busy);
+    const preview = this.store.preview?.key === row.key ? this.store.preview : null;
+    this.note.textContent = busy ? "Asked; waiting for the kernel…" : preview ? visible([preview.title, preview.note].filter(Boolean).join(" · ")) : "";
+    this.text.hidden = !preview;
+    if (this.drawn !== preview) this.text.textContent = visible(preview?.text);
+    this.drawn = preview;
+  }
+  fill(row) {
+    this.key = row.key;
+    if (!this.store.values.has(row.key)) this.store.values.set(row.key, new Map());
+    const values = this.store.values.get(row.key), needed = required(row);
+    this.fields.replaceChildren(...row.variables.map(name => {
+      const label = mk("label", {}, needed.includes(name) ? `${clip(name, 100)} *` : clip(name, 100));
+      const input = mk("input", { type: "text", autocomplete: "off", spellcheck: "false" });
+      input.required = needed.includes(name);
+      input.value = values.get(name) ?? "";
+      input.oninput = () => { values.set(name, input.value); this.store.tell("row"); };
+      input.onkeydown = event => { if (event.key === "Enter") this.act("preview", this.row); };
+      label.append(input);
+      return label;
+    }));
+  }
+  ask() { [...this.fields.querySelectorAll("input")].find(input => !input.value)?.focus(); }
+}
+
+class View {
+  constructor(store, el) {
+    Object.assign(this, { store, order: [], sort: null, active: 0, chosen: -1, todo: new Set() });
+    this.detail = new Detail(store, (kind, row) => this.act(kind, row));
+    this.slots = Array.from({ length: POOL }, () => new Slot());
+    // Focusable, so that a click on any empty place of ours does not leave the focus with the notebook.
+    this.root = mk("div", { class: "wb-catalog", tabindex: -1 });
+    this.root.append(this.bar(), this.grid(), this.lines(), this.detail.el);
+    el.append(this.root);
+    this.schedule("rows");
+  }
+  bar() {
+    const bar = mk("div", { class: "wb-bar" });
+    this.query = mk("input", { type: "search", placeholder: "Search: all words must match", "aria-label": "Search the catalog" });
+    this.server = mk("select", { "aria-label": "Server" });
+    this.kind = mk("select", { "aria-label": "Kind" });
+    for (const kind of ["", "resource", "template", "prompt", "tool"]) this.kind.append(new Option(kind ? `${kind}s` : "all kinds", kind));
+    this.info = mk("span", { role: "status", "aria-live": "polite", class: "wb-info" });
+    this.query.oninput = this.server.onchange = this.kind.onchange = () => { this.chosen = -1; this.view.scrollTop = 0; this.schedule("rows"); };
+    this.query.onkeydown = event => { if (event.key === "ArrowDown") { event.preventDefault(); this.move(this.active); } };
+    bar.append(this.query, this.server, this.kind, this.info);
+    return bar;
+  }
+  grid() {
+    this.view = mk("div", { role: "grid", class: "wb-view", tabindex: -1, "aria-label": "Catalog", "aria-multiselectable": "true", "aria-colcount": COLUMNS.length + 1 });
+    this.view.style.setProperty("--wb-columns", WIDTHS);
+    this.space = mk("div", { role: "rowgroup", class: "wb-space" });
+    this.space.append(...this.slots.map(slot => slot.el));
+    this.view.append(this.head(), this.space);
+    this.view.onscroll = () => this.schedule("row");
+    this.view.onkeydown = event => this.key(event);
+    this.space.onclick = event => this.click(event);
+    return this.view;
+  }
+  head() {
+    const head = mk("div", { role: "row", class: "wb-row wb-head", "aria-rowindex": 1 });
+    this.heads = COLUMNS.map((column, j) => {
+      const cell = mk("span", { role: "columnheader", "aria-sort": "none", class: column.right ? "wb-right" : "" });
+      const button = mk("button", { type: "button", class: "wb-sort" }, column.name);
+      button.onclick = () => {
+        this.sort = { j, up: !(this.sort?.j === j && this.sort.up) };
+        this.heads.forEach((other, i) => other.setAttribute("aria-sort", i !== j ? "none" : this.sort.up ? "ascending" : "descending"));
+        this.schedule("rows");
+      };
+      cell.append(button);
+      return cell;
+    });
+    head.append(...this.heads, mk("span", { role: "columnheader", "aria-label": "action" }));
+    return head;
+  }
+  lines() {
+    const bar = mk("div", { class: "wb-lines" });
+    this.line = ["attach", "read"].map(() => mk("code", { tabindex: 0, "aria-label": "Magic line that does the same" }));
+    this.none = mk("span", { class: "wb-note" }, "Enter or click: preview. Space: attach or detach.");
+    bar.append(...this.line, this.none);
+    return bar;
+  }
+
+  // At most one redraw a frame, however many messages arrive.
+  schedule(what) {
+    this.todo.add(what);
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      if (this.todo.has("rows")) this.arrange();
+      this.todo.clear();
+      this.draw();
+    });
+  }
+  close() { cancelAnimationFrame(this.frame); }
+
+  arrange() {
+    const { rows, servers } = this.store, words = this.query.value.toLowerCase().split(/\s+/).filter(Boolean);
+    this.options([...servers]);
+    const server = this.server.value === "" ? null : [...servers][this.server.value - 1], kind = this.kind.value;
+    this.order = [];
+    rows.forEach((row, i) => {
+      if ((server === null || row.server === server) && (!kind || row.kind === kind) && words.every(w => row.search.includes(w))) this.order.push(i);
+    });
+    if (this.sort) this.arrangeBy(COLUMNS[this.sort.j], this.sort.up ? 1 : -1);
+    this.active = Math.max(0, this.order.indexOf(this.chosen));
+  }
+  arrangeBy(column, sign) {
+    const by = column.by ?? column.show, value = [];
+    for (const i of this.order) { const v = by(this.store.rows[i]); value[i] = typeof v === "string" ? v.toLowerCase() : v; }
+    // Unknown goes last both ways.
+    const last = v => v === null || v === "";
+    this.order.sort((a, b) => last(value[a]) || last(value[b]) ? last(value[a]) - last(value[b]) || a - b
+      : value[a] < value[b] ? -sign : value[a] > value[b] ? sign : a - b);
+  }
+  options(servers) {
+    if (this.server.options.length === servers.length + 1) return;
+    const kept = this.server.value;
+    this.server.replaceChildren(new Option("all servers", ""), ...servers.map((name, i) => new Option(visible(clip(name, 60)), i + 1)));
+    this.server.value = kept;
+  }
+
+  get row() { return this.chosen < 0 ? null : this.store.rows[this.chosen]; }
+  draw() {
+    const { store, order, active } = this, shown = Math.min(SHOWN, Math.max(3, order.length));
+    const inside = this.view.contains(document.activeElement) && !document.activeElement.closest(".wb-head");
+    this.view.style.setProperty("--wb-height", `${(shown + 1) * ROW}px`);
+    this.space.style.height = `${order.length * ROW}px`;
+    const top = Math.max(0, Math.floor(this.view.scrollTop / ROW) - SPARE), end = Math.min(order.length, top + POOL);
+    const used = new Set();
+    for (let k = top; k < end; k++) {
+      const row = store.rows[order[k]], slot = this.slots[k % POOL];
+      slot.show(k, row, k === active, order[k] === this.chosen, store.busy.has(row.key));
+      used.add(slot);
+    }
+    for (const slot of this.slots) if (!used.has(slot)) slot.hide();
+    this.view.setAttribute("aria-rowcount", order.length + 1);
+    // The focus stays with the active row, not with the element that now shows another one.
+    if (inside) this.focus();
+    this.tell();
+  }
+  focus() {
+    const slot = this.slots[this.active % POOL];
+    const target = slot.k === this.active && !slot.el.hidden ? slot.el : this.view;
+    if (document.activeElement !== target) target.focus({ preventScroll: true });
+  }
+  tell() {
+    const { store, order, row } = this;
+    const count = store.total === null || store.held < store.total ? `Loading… ${number(store.held)} rows` : `${number(order.length)} of ${number(store.total)}`;
+    const info = [count, visible(store.notice)].filter(Boolean).join(" · ");
+    if (this.info.textContent !== info) this.info.textContent = info;
+    const lines = row && attachable(row) ? [verb(row), "read"].map(v => store.line(v, row)) : [];
+    this.line.forEach((node, i) => {
+      node.hidden = !lines.length || (i > 0 && lines[i] === lines[0]);
+      if (node.textContent !== lines[i]) node.textContent = lines[i] ?? "";
+    });
+    this.none.hidden = lines.length > 0;
+    this.detail.show(row, row !== null && store.busy.has(row.key));
+  }
+
+  move(k) {
+    if (!this.order.length) return;
+    this.active = Math.max(0, Math.min(this.order.length - 1, k));
+    this.chosen = this.order[this.active];
+    const y = this.active * ROW, height = this.view.clientHeight - ROW;
+    if (y < this.view.scrollTop) this.view.scrollTop = y;
+    else if (y + ROW > this.view.scrollTop + height) this.view.scrollTop = y + ROW - height;
+    this.draw();
+    this.focus();
+  }
+  act(kind, row) {
+    if (kind !== "detach" && this.store.missing(row).length) this.detail.ask();
+    else this.store.act(kind, row);
+  }
+  click(event) {
+    const slot = this.slots.find(s => s.el.contains(event.target));
+    if (!slot || slot.k < 0) return;
+    this.move(slot.k);
+    if (event.target === slot.button) this.act(verb(this.row), this.row);
+    else this.open();
+  }
+  open() {
+    if (this.row.variables.some(name => !this.store.filled(this.row)[name])) this.detail.ask();
+    else if (this.store.preview?.key !== this.row.key) this.act("preview", this.row);
+  }
+  key(event) {
+    if (event.target.closest(".wb-head") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.floor(this.view.clientHeight / ROW) - 1, k = this.active;
+    const to = { ArrowDown: k + 1, ArrowUp: k - 1, PageDown: k + page, PageUp: k - page, Home: 0, End: this.order.length - 1 }[event.key];
+    if (to !== undefined) this.move(to);
+    else if (event.key === " " || event.key === "Enter") {
+      this.move(k);
+      if (!this.row) return;
+      if (event.key === "Enter") this.open();
+      else if (attachable(this.row)) this.act(verb(this.row), this.row);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
+export default () => {
+  const store = new Store();
+  return {
+    // Here and not in render: what is sent before the display would be lost.
+    initialize({ model }) {
+      store.send = message => model.send(message);
+      model.on("msg:custom", message => store.receive(message));
+      store.wait();
+      return () => clearTimeout(store.timer);
+    },
+    render({ el }) {
+      const view = new View(store, el);
+      store.views.add(view);
+      return () => { store.views.delete(view); view.close(); };
+    },
+  };
+};

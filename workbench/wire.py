@@ -1,0 +1,140 @@
+"""Between bytes and the SDK's `ClientSession`: lines become messages, without its stdio client and its URI types.
+
+Belongs to `connection.py` (the two know `mcp`): this half is the transport.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from . import stdio
+
+if TYPE_CHECKING:
+    from mcp.types import JSONRPCMessage
+
+__all__ = ["REPAIRED", "answer_type", "message", "request", "streams"]
+
+REPAIRED = "workbench/repaired"
+"""Key in a result's `_meta`: the reply held bytes that are not UTF-8, which were replaced by U+FFFD."""
+_ID = re.compile(r'"id"\s*:\s*(\d+|"[^"\\]{1,100}")')
+
+
+@cache
+def _request_type() -> type[Any]:
+    from pydantic import BaseModel
+
+    class Request(BaseModel):
+        method: str
+        params: dict[str, Any] | None = None
+
+    return Request
+
+
+@cache
+def answer_type() -> type[Any]:
+    """A result model that keeps whatever comes: `uri` stays the server's own string."""
+    from pydantic import BaseModel, ConfigDict
+
+    class Answer(BaseModel):
+        model_config = ConfigDict(extra="allow")
+
+    return Answer
+
+
+def request(method: str, params: Mapping[str, Any] | None) -> Any:
+    """A request for `ClientSession.send_request`, of no SDK type."""
+    return _request_type()(method=method, params=None if params is None else dict(params))
+
+
+def message(line: bytes) -> JSONRPCMessage | None:
+    """The message in one line of stdout; `None` for chatter.
+
+    A reply that cannot be parsed but whose id can be read becomes an error for that id, so that its caller does not wait
+    for the timeout.
+    """
+    from mcp import types
+
+    try:
+        text, repaired = line.decode(), False
+    except UnicodeDecodeError:
+        text, repaired = line.decode(errors="replace"), True
+    try:
+        data = json.loads(text)
+        if not isinstance(data, dict) or data.get("jsonrpc") != "2.0":
+            return None
+        if "method" not in data and isinstance(result := data.get("result"), dict) and "id" in data:
+            if repaired:
+                meta = result.get("_meta")
+                result["_meta"] = {**(meta if isinstance(meta, dict) else {}), REPAIRED: True}
+            # Not validated here: that would copy a large result once for each of the four kinds of message.
+            return types.JSONRPCMessage.model_construct(
+                root=types.JSONRPCResponse.model_construct(jsonrpc="2.0", id=data["id"], result=result)
+            )
+        return types.JSONRPCMessage.model_validate(data)
+    except (ValueError, RecursionError) as error:
+        return _broken(text, error)
+
+
+def _broken(text: str, error: Exception) -> JSONRPCMessage | None:
+    from mcp import types
+
+    start = text.lstrip()[:1000]
+    found = _ID.search(start) or _ID.search(text[-1000:])
+    if not start.startswith("{") or '"jsonrpc"' not in start + text[-1000:] or '"method"' in start or not found:
+        return None
+    reason = type(error).__name__ if isinstance(error, RecursionError) else str(error).split("\n")[0]
+    data = types.ErrorData(
+        code=types.PARSE_ERROR, message=f"its reply of {len(text):,} characters cannot be parsed: {reason}"
+    )
+    return types.JSONRPCMessage(types.JSONRPCError(jsonrpc="2.0", id=json.loads(found[1]), error=data))
+
+
+@asynccontextmanager
+async def streams(server: stdio.Server, ended: Callable[[], None]) -> AsyncIterator[tuple[Any, Any]]:
+    """The two memory streams that `ClientSession` reads and writes, for a server process; stops it at the end.
+
+    `ended` is called when the server closes its stdout.
+    """
+    import anyio
+    from mcp.shared.message import SessionMessage
+
+    inward, read = anyio.create_memory_object_stream[Any](0)
+    write, outward = anyio.create_memory_object_stream[Any](0)
+
+    async def reader() -> None:
+        async with inward:
+            async for line in server.lines():
+                if (found := message(line)) is None:
+                    server.stray.add(line)
+                    continue
+                try:
+                    await inward.send(SessionMessage(found))
+                except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    return
+            ended()
+
+    async def writer() -> None:
+        async with outward:
+            async for item in outward:
+                text = item.message.model_dump_json(by_alias=True, exclude_none=True)
+                try:
+                    await server.send(text.encode())
+                except OSError:  # the server no longer reads; the reader will see its end
+                    return
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reader)
+            tasks.start_soon(writer)
+            try:
+                yield read, write
+            finally:
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await server.stop()
