@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from . import stdio, wire
+from . import sdk, stdio, wire
 from .content import (
     Argument,
     Content,
@@ -44,6 +44,7 @@ __all__ = ["Connection", "Target", "Timed"]
 T = TypeVar("T")
 _METHOD_NOT_FOUND, _CONNECTION_CLOSED, _TIMED_OUT = -32601, -32000, 408
 _MOST_PAGES = 10_000
+_STREAM_SECONDS = 300.0  # a server may keep its event stream silent for that long; requests have their own timeout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,20 +153,27 @@ class Connection:
             await asyncio.wait([self._owner])
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
+        sdk.load()
         from mcp import ClientSession
         from mcp.types import Implementation
+
+        async def incoming(message: object) -> None:
+            # What the HTTP transport cannot make sense of (a web page, say) arrives here, and the request would wait on.
+            if isinstance(message, Exception) and self.target.url and not ready.done():
+                ready.set_exception(message)
 
         quiet_logging()
         try:
             async with self._transport() as (read, write):
                 info = Implementation(name="mcp-agent-workbench", version="0.1.0")
-                async with ClientSession(read, write, client_info=info) as session:
+                async with ClientSession(read, write, message_handler=incoming, client_info=info) as session:
                     answer = await session.initialize()
                     self.capabilities = answer.capabilities.model_dump(exclude_none=True)
                     self.protocol = str(answer.protocolVersion)
                     self.server_info = f"{answer.serverInfo.name} {answer.serverInfo.version}"
                     self._session = session
-                    ready.set_result(None)
+                    if not ready.done():
+                        ready.set_result(None)
                     await self._closing.wait()
         except BaseException as error:
             if not ready.done():
@@ -189,10 +197,14 @@ class Connection:
             async with sse_client(str(self.target.url), headers=headers, timeout=self.target.timeout) as streams:
                 yield streams
         else:
-            from mcp.client.streamable_http import streamablehttp_client
+            import httpx
+            from mcp.client.streamable_http import streamable_http_client
 
-            client = streamablehttp_client(str(self.target.url), headers=headers, timeout=self.target.timeout)
-            async with client as (read, write, _):
+            timeout = httpx.Timeout(self.target.timeout, read=_STREAM_SECONDS)
+            async with (
+                httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=True) as client,
+                streamable_http_client(str(self.target.url), http_client=client) as (read, write, _),
+            ):
                 yield read, write
 
     def _server_ended(self) -> None:

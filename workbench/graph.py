@@ -24,12 +24,12 @@ from .recorder import Open, Recorder, describe
 from .span import Actor
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+    from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
 
     from .connection import Connection, Timed
     from .pattern import Brief
 
-__all__ = ["Attached", "Call", "Gate", "Verdict", "Work", "read_into", "repair"]
+__all__ = ["Attached", "Call", "Gate", "Verdict", "Work", "in_order", "read_into"]
 
 MOST_CALLS = 25
 """Provider calls a turn may make; then it ends with an error instead of going round for ever."""
@@ -88,7 +88,7 @@ class Work:
     """(server, URI) -> id of the call that brought the link; grows with tool results."""
     on_text: Callable[[str], None] = lambda text: None
     messages: list[Any] = field(default_factory=list)
-    """What this turn has added so far: the question, replies, results. Valid for a provider after `repair`."""
+    """What this turn has added so far: the question, replies, results. Valid for a provider after `in_order`."""
 
     def __post_init__(self) -> None:
         self._tools: list[tools.ServerTool] = []
@@ -181,7 +181,7 @@ class Work:
             return reply
 
     async def _stream(self, messages: list[BaseMessage], span: Open) -> AIMessage:
-        from langchain_core.messages import AIMessageChunk, message_chunk_to_message
+        from langchain_core.messages import message_chunk_to_message
 
         whole: AIMessageChunk | None = None
         started = time.perf_counter()
@@ -193,7 +193,7 @@ class Work:
                 self.on_text(text)
         if whole is None:
             raise ModelError(f"{span.span.name} answered nothing at all; ask again")
-        return _with_ids(cast("AIMessage", message_chunk_to_message(whole)), self._calls)
+        return _with_ids(_strict(cast("AIMessage", message_chunk_to_message(whole)), whole), self._calls)
 
     def _pieces(self, added: Sequence[AnyMessage]) -> list[Piece]:
         """The request in pieces whose tokens sum to its total: each stretch of it in exactly one."""
@@ -278,36 +278,24 @@ class Work:
     async def _server_tool(self, call: Mapping[str, Any], tool: tools.ServerTool) -> Any:
         from langchain_core.messages import ToolMessage
 
-        wanted = Call(
-            call["id"], tool.tool.server, tool.tool.name, tool.name, dict(call["args"]), tool.tool.description or ""
-        )
+        own, arguments = tool.tool, dict(call["args"])
+        # Before the tool's span opens: the seconds that a person takes are not the tool's.
+        verdict = await self.gate(Call(call["id"], own.server, own.name, tool.name, arguments, own.description or ""))
         with self.recorder.span(
-            "tool", tool.tool.name, "model",
-            server=tool.tool.server, called_as=tool.name, arguments=dict(call["args"]), call_id=call["id"],
+            "tool", own.name, "model",
+            server=own.server, called_as=tool.name, arguments=arguments, call_id=call["id"], rule=verdict.rule,
         ) as span:  # fmt: skip
-            verdict = await self._decide(wanted)
-            span.note(rule=verdict.rule)
             if not verdict.allow:
                 span.set(status="refused")
-                return ToolMessage(f"Refused: {verdict.reason or verdict.rule}.", tool_call_id="", status="error")
-            result = await tool.run.ainvoke(
-                {"type": "tool_call", "name": tool.name, "args": call["args"], "id": call["id"]}
-            )
-            timed: Timed = result.artifact
+                span.note(reason=verdict.reason)
+                return ToolMessage(f"Refused: {verdict.reason}.", tool_call_id="", status="error")
+            result, timed = await tools.run(tool, arguments)
             await _note_figures(span, _text(result), timed)
             span.note(bytes=sum(x.size for x in timed.value.items if isinstance(x, Part)))
-            self._remember_links(timed.value.items, tool.tool.server, call["id"], span)
+            self._remember_links(timed.value.items, own.server, call["id"], span)
             if timed.value.error:
                 span.set(status="error")
-            return result.model_copy(update={"artifact": None})
-
-    async def _decide(self, call: Call) -> Verdict:
-        """Ask the gate, inside a span of its own: the seconds a person took are not the tool's."""
-        with self.recorder.span("gate", call.tool, "host", server=call.server) as span:
-            verdict = await self.gate(call)
-            span.set(actor=verdict.actor, status="ok" if verdict.allow else "refused")
-            span.note(rule=verdict.rule, reason=verdict.reason or None)
-        return verdict
+            return result
 
     def _remember_links(self, items: Sequence[Part | Link], server: str, call: str, span: Open) -> None:
         links = [item.uri for item in items if isinstance(item, Link)]
@@ -372,6 +360,34 @@ def _calls(message: BaseMessage) -> list[dict[str, Any]]:
     return valid + invalid
 
 
+def _strict(message: AIMessage, whole: AIMessageChunk) -> AIMessage:
+    """The message with calls whose arguments are no whole JSON made invalid ones.
+
+    LangChain closes the brackets of what a reply that was cut left open; such a call must not run with half its arguments.
+    """
+    cut = {
+        chunk["index"]: chunk["args"]
+        for chunk in whole.tool_call_chunks
+        if chunk["args"] and not _is_json(chunk["args"])
+    }
+    ids = {chunk["id"]: cut[chunk["index"]] for chunk in whole.tool_call_chunks if chunk["index"] in cut}
+    for call in [call for call in message.tool_calls if call["id"] in ids]:
+        message.tool_calls.remove(call)
+        args = ids[call["id"]]
+        message.invalid_tool_calls.append(
+            {"name": call["name"], "args": args, "id": call["id"], "error": args, "type": "invalid_tool_call"}
+        )
+    return message
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _with_ids(message: AIMessage, number: int) -> AIMessage:
     """A reply whose every call has an id of its own: results are matched by it."""
     seen: set[str] = set()
@@ -413,11 +429,11 @@ def _schema_owner(tool: Any, by_name: Mapping[str, tools.ServerTool]) -> str:
     return by_name[tool.name].tool.server if not isinstance(tool, dict) and tool.name in by_name else "workbench"
 
 
-def repair(messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:
-    """The messages of a turn that was stopped, made valid: every call without a result gets one that says why.
+def in_order(messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:
+    """The messages of a turn as a provider takes them: each call's result right after its message, in call order.
 
-    Providers refuse a thread for good when a call has no result. Results follow their message in call order; what else
-    stood between them comes after.
+    They arrive in the order in which the calls ended. A call that was stopped gets a result that gives the `reason`:
+    providers refuse a thread for good when a call has none.
     """
     from langchain_core.messages import ToolMessage
 

@@ -100,7 +100,7 @@ def totals(spans: Iterable[Span]) -> Totals:
             by_kind[span.kind] = by_kind.get(span.kind, 0.0) + span.seconds
     return Totals(
         provider_calls=len(calls),
-        reads=sum(span.kind == "read" for span in spans),
+        reads=sum(span.kind == "read" and span.status != "refused" for span in spans),
         tool_calls=sum(span.kind == "tool" for span in spans),
         prompts=sum(span.kind == "prompt" for span in spans),
         input_tokens=_sum(span.usage.input_tokens if span.usage else None for span in calls),

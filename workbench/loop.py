@@ -31,9 +31,13 @@ class Job(Generic[T]):
         self.future.set_running_or_notify_cancel()  # so that nobody's cancel() can end it before the work has ended
         self._loop, self._work = loop, work
         self._task: asyncio.Task[T] | None = None
-        loop.call_soon_threadsafe(self._start)
 
-    def _start(self) -> None:
+    def start(self) -> Job[T]:
+        """Let it run; itself, for chaining."""
+        self._loop.call_soon_threadsafe(self._begin)
+        return self
+
+    def _begin(self) -> None:
         self._task = self._loop.create_task(self._work)
         self._task.add_done_callback(self._done)
 
@@ -73,12 +77,13 @@ class Loop:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Job[T]:
         """Start `work` without waiting for it."""
-        return Job(self._running(), work)
+        return Job(self._running(), work).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for `work` on this thread and give its result; `KeyboardInterrupt` cancels it first."""
-        job = self.submit(work)
+        job = Job(self._running(), work)
         try:
+            job.start()  # inside the try: an interrupt may arrive before this line is over
             while not job.future.done():
                 futures.wait([job.future], SLICE)
         except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from IPython.display import display
 
@@ -26,6 +27,9 @@ __all__ = ["Board", "ask", "harmless", "preview", "show_catalog"]
 
 PREVIEW = 20_000
 """Characters of a content that are shown to a person; how many more there are is said."""
+
+PATIENCE = 5.0
+"""Seconds in which a page can take a displayed catalog over."""
 
 
 def preview(content: Any, longest: int = PREVIEW) -> tuple[str, str]:
@@ -58,14 +62,18 @@ class Board:
         self._session, self._kinds = session, tuple(kinds)
         self._main = asyncio.get_running_loop()
         self._entries = self._now()
-        self.widget = Catalog(list(self._entries.values()), self._act, self._static())
+        home, entries = f"wb-{uuid4().hex}", list(self._entries.values())
+        self._static = static_catalog(entries, session, home)
+        self.widget = Catalog(entries, self._act, self._static, home)
 
     def _now(self) -> dict[str, CatalogRow]:
         session = self._session
         return catalog.rows(session.offer, session.attachments, session.spans, self._kinds)
 
-    def _static(self) -> dict[str, str]:
-        return static_catalog(list(self._entries.values()), self._session)
+    def show(self) -> None:
+        """Display the static table, whose place the live one takes where a page lets it; elsewhere show it by itself."""
+        handle: Any = display(self._static, raw=True, display_id=True)
+        self._main.call_later(PATIENCE, lambda: self.widget.settled or handle.update(self.widget))
 
     def sync(self) -> None:
         """Send the rows that have changed since."""
@@ -87,7 +95,7 @@ class Board:
             session.detach(uri, entry.server)
             self.sync()
         elif message["kind"] == "attach":
-            self._start(session.start_attach(uri, entry.server), lambda done: None, entry)
+            self._start(session.start_attach(uri, entry.server), lambda done: self._attached(entry, uri), entry)
         else:
             self._start(session.start_read(uri, entry.server), lambda content: self._show(key, content), entry)
 
@@ -100,6 +108,10 @@ class Board:
                 self.widget.notice(self._session.mask(str(error)))
 
         job.future.add_done_callback(lambda _: self._main.call_soon_threadsafe(finished))
+
+    def _attached(self, entry: CatalogRow, uri: str) -> None:
+        if entry.kind == "template":  # what was attached has another row, perhaps out of sight
+            self.widget.notice(f"attached {visible(uri)}")
 
     def _show(self, key: str, content: Any) -> None:
         shown_text, note = preview(content)
@@ -120,17 +132,17 @@ def show_catalog(session: Session, kinds: Sequence[Kind], *, headless: bool) -> 
         display(static_catalog(list(entries.values()), session), raw=True)
         return None
     board = Board(session, kinds)
-    display(board.widget)
+    board.show()
     return board
 
 
-def static_catalog(entries: Sequence[CatalogRow], session: Session) -> dict[str, str]:
+def static_catalog(entries: Sequence[CatalogRow], session: Session, home: str = "") -> dict[str, str]:
     """What stands for the catalog in a saved notebook: 50 rows and the count, as HTML and as text."""
     cells = [catalog.cells(entry) for entry in entries[: html.CATALOG_ROWS]]
     shown_cells = [[visible(cell) for cell in row.values()] for row in cells]
     plain = text.table(("state", "server", "name", "URI", "type", "size", "description", "tokens"), shown_cells)
     more = f"{len(cells)} of {len(entries):,} entries"
-    return {"text/html": html.catalog(cells, len(entries), session.offer), "text/plain": f"{plain}\n{more}"}
+    return {"text/html": html.catalog(cells, len(entries), session.offer, home), "text/plain": f"{plain}\n{more}"}
 
 
 # -- %%agent

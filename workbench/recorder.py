@@ -77,7 +77,8 @@ class Recorder:
             yield open_
         except BaseException as error:
             cancelled = isinstance(error, asyncio.CancelledError)
-            open_.set(status="cancelled" if cancelled else "error")
+            if open_.span.status == "open":  # who knows better has set it: `refused`
+                open_.set(status="cancelled" if cancelled else "error")
             open_.note(error="stopped" if cancelled else self.mask(describe(error)))
             raise
         finally:

@@ -378,16 +378,16 @@ class Session:
                 with self.recorder.span("turn", question, "user", turn=number) as span:
                     brief = await chosen(self.offer, lambda uri: self._read(uri, None, "host"))
                     work = graph.Work(
-                        chat, brief, self.offer, self.connections, _gate(approve), self.recorder, question,
+                        chat, brief, self.offer, self.connections, self._gate(approve), self.recorder, question,
                         attached=await self._attached(), history=self._thread, links=self._links,
                         on_text=live or (lambda text: None),
                     )  # fmt: skip
                     span.note(model=models.model_name(chat), pattern=str(getattr(pattern, "__name__", pattern)))
                     answer = await work.run()
-                status, added = "ok", work.messages
+                status, added = "ok", graph.in_order(work.messages, "it was never called")
             except asyncio.CancelledError:
                 status = "cancelled"
-                added = graph.repair(work.messages, "the turn was stopped by the user") if work else []
+                added = graph.in_order(work.messages, "the turn was stopped by the user") if work else []
                 raise
             finally:
                 self._live = None
@@ -404,6 +404,31 @@ class Session:
                     )
                 )
             return self.turns[-1]
+
+    def _gate(self, approve: Approve) -> Callable[[Call], Awaitable[Verdict]]:
+        """Who decides on the servers' own tools; a span only where somebody is asked, for the seconds that takes."""
+        from .graph import Verdict
+
+        async def gate(call: Call) -> Verdict:
+            if approve == "all":
+                return Verdict(True, "user", "approve all")
+            if not callable(approve):
+                why = (
+                    "and this turn runs without any"
+                    if approve == "none"
+                    else "which needs a person, and nobody can answer here"
+                )
+                return Verdict(
+                    False, "host", f"approve {approve}", f"{call.tool} is a tool of the server {call.server}, {why}"
+                )
+            with self.recorder.span("gate", call.tool, "user", server=call.server) as span:
+                said = approve(call)
+                verdict = Verdict(said, "user", "asked", "the user said no") if isinstance(said, bool) else await said
+                span.set(actor=verdict.actor, status="ok" if verdict.allow else "refused")
+                span.note(rule=verdict.rule, reason=None if verdict.allow else verdict.reason)
+            return verdict
+
+        return gate
 
     async def _attached(self) -> list[Attached]:
         from . import graph, media, tokens
@@ -425,25 +450,6 @@ class Session:
                 )  # fmt: skip
             found.append(graph.Attached(content, attachment.actor, text))
         return found
-
-
-def _gate(approve: Approve) -> Callable[[Call], Awaitable[Verdict]]:
-    from .graph import Verdict
-
-    async def gate(call: Call) -> Verdict:
-        if approve == "all":
-            return Verdict(True, "user", "approve all")
-        if callable(approve):
-            said = approve(call)
-            return Verdict(said, "user", "asked") if isinstance(said, bool) else await said
-        why = (
-            "the user runs this turn without any"
-            if approve == "none"
-            else "it needs a person's approval and nobody can answer here"
-        )
-        return Verdict(False, "host", f"approve {approve}", f"{call.tool} is a tool of the server {call.server}; {why}")
-
-    return gate
 
 
 def _target(

@@ -80,6 +80,9 @@ class Server:
         assert self._process.stdout is not None
         pieces: list[bytes] = []
         while chunk := await self._process.stdout.read(_CHUNK):
+            if b"\n" not in chunk:  # most chunks of a large reply; `split` is ten times slower to say so
+                pieces.append(chunk)
+                continue
             *whole, rest = chunk.split(b"\n")
             for line in whole:
                 yield b"".join((*pieces, line))

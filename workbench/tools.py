@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -16,13 +17,14 @@ from .content import Link, Offer, Part, Prompt, Resource, Template, Tool, ToolRe
 from .errors import NotOffered
 
 if TYPE_CHECKING:
+    from langchain_core.messages import ToolMessage
     from langchain_core.tools import BaseTool
 
-    from .connection import Connection
+    from .connection import Connection, Timed
 
 __all__ = [
     "INVOKE_PROMPT", "READ_RESOURCE", "Allowed", "ServerTool", "find_prompt", "find_readable", "item_text",
-    "prompt_arguments", "result_text", "server_tools", "synthetic",
+    "prompt_arguments", "result_text", "run", "server_tools", "synthetic",
 ]  # fmt: skip
 
 READ_RESOURCE, INVOKE_PROMPT = "read_resource", "invoke_prompt"
@@ -119,13 +121,31 @@ async def _load(connection: Connection, tools: Sequence[Tool]) -> dict[str, Base
     async def intercept(request: Any, handler: Any) -> ToolMessage:
         # Not handler(request): it raises on audio, on links and on a result that breaks its output schema, and it turns
         # a resource link into a file address that providers refuse. One request, one result, whatever it holds.
-        timed = await connection.call(request.name, request.args)
+        timed = await connection.call(request.name, _arguments.get())
         result: ToolResult = timed.value
         status = "error" if result.error else "success"
         return ToolMessage(result_text(result), tool_call_id="", status=status, artifact=timed)
 
     loaded = await load_mcp_tools(connection.listing(tools), tool_interceptors=[intercept])
     return {tool.name: tool for tool in loaded}
+
+
+_arguments: ContextVar[Mapping[str, Any]] = ContextVar("workbench_arguments")
+
+
+async def run(tool: ServerTool, arguments: Mapping[str, Any]) -> tuple[ToolMessage, Timed]:
+    """Call a server's tool: the result as the model gets it, and the answer it came from with its seconds.
+
+    The arguments go past LangChain, which passes them as keywords: a server may call one `self`, `config` or `runtime`.
+    """
+    token = _arguments.set(arguments)
+    try:
+        message: ToolMessage = await tool.run.ainvoke(
+            {"type": "tool_call", "name": tool.name, "args": {}, "id": "call"}
+        )
+    finally:
+        _arguments.reset(token)
+    return message.model_copy(update={"artifact": None}), message.artifact
 
 
 def result_text(result: ToolResult) -> str:

@@ -60,11 +60,7 @@ def message(line: bytes) -> JSONRPCMessage | None:
     from mcp import types
 
     try:
-        text, repaired = line.decode(), False
-    except UnicodeDecodeError:
-        text, repaired = line.decode(errors="replace"), True
-    try:
-        data = json.loads(text)
+        data, repaired = _parsed(line)
         if not isinstance(data, dict) or data.get("jsonrpc") != "2.0":
             return None
         if "method" not in data and isinstance(result := data.get("result"), dict) and "id" in data:
@@ -77,7 +73,21 @@ def message(line: bytes) -> JSONRPCMessage | None:
             )
         return types.JSONRPCMessage.model_validate(data)
     except (ValueError, RecursionError) as error:
-        return _broken(text, error)
+        return _broken(line.decode(errors="replace"), error)
+
+
+def _parsed(line: bytes) -> tuple[Any, bool]:
+    """The JSON value, and whether bad UTF-8 was replaced in it. Raises `ValueError` or `RecursionError`."""
+    from pydantic_core import from_json
+
+    try:  # straight from the bytes: half the CPU of decoding them and `json.loads`
+        return from_json(line, cache_strings="keys"), False
+    except ValueError:  # stricter than `json`: lone surrogates, and nesting beyond 200
+        pass
+    try:
+        return json.loads(line.decode()), False
+    except UnicodeDecodeError:
+        return json.loads(line.decode(errors="replace")), True
 
 
 def _broken(text: str, error: Exception) -> JSONRPCMessage | None:

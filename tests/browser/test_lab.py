@@ -21,7 +21,7 @@ def test_a_notebook_runs_and_its_saved_output_opens_without_a_kernel(notebook: O
     reader = notebook(path=nb.path, kernel=False, theme=DARK)
     expect(reader.output(1)).to_contain_text("2")
     assert reader.page.evaluate("document.body.dataset.jpThemeLight") == "false"
-    assert reader.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session") is None
+    assert reader.page.evaluate("panel.sessionContext.session") is None
     assert [*nb.errors, *reader.errors] == []
     assert [*nb.foreign, *reader.foreign] == []
 

@@ -1,0 +1,16 @@
+"""Servers and models that the tests drive: real processes over stdio and HTTP, and stand-ins for providers."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def awkward(*arguments: str) -> list[str]:
+    """The command of the awkward server: every fault of the public list, on purpose."""
+    return [sys.executable, str(HERE / "awkward.py"), *arguments]
+
+
+def raw(replies: Path) -> list[str]:
+    """The command of the server that sends exactly what a file says."""
+    return [sys.executable, str(HERE / "raw.py"), str(replies)]

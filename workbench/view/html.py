@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["answer", "catalog", "trace", "turn"]
 
 CATALOG_ROWS = 50
+# Column heads of the static catalog, and the keys of `catalog.cells`.
+_COLUMNS = {
+    "state": "state", "server": "server", "name": "label", "URI": "uri", "type": "kind", "size": "size",
+    "description": "description", "tokens": "tokens",
+}  # fmt: skip
 
 
 @cache
@@ -58,6 +63,8 @@ def turn(done: Turn) -> str:
     return body + trace(done.spans)
 
 
-def catalog(cells: list[dict[str, Any]], total: int, offer: Offer) -> str:
-    """The static catalog: at most `CATALOG_ROWS` rows, and how many there are in all."""
-    return _render("catalog.html.j2", rows=cells[:CATALOG_ROWS], total=total, problems=offer.problems)
+def catalog(cells: list[dict[str, Any]], total: int, offer: Offer, home: str = "") -> str:
+    """The static catalog: at most `CATALOG_ROWS` rows, and how many there are in all; `home` is the class of all of it."""
+    shown = cells[:CATALOG_ROWS]
+    columns = [(head, key) for head, key in _COLUMNS.items() if not shown or any(row[key] for row in shown)]
+    return _render("catalog.html.j2", rows=shown, columns=columns, total=total, problems=offer.problems, home=home)

@@ -7,6 +7,8 @@ from typing import Any
 
 __all__ = ["render"]
 
+_TABLE = "mistune.plugins.table"
+_PLUGINS = ["table", f"{_TABLE}.table_in_quote", f"{_TABLE}.table_in_list", "strikethrough"]
 _SAFE = ("http://", "https://", "mailto:", "#")
 
 
@@ -19,10 +21,15 @@ def _parser() -> Any:
             # An image would be fetched as soon as the notebook is opened: its address could carry what was read.
             return self.link(f"image: {text or mistune.escape(url)}", url, title)
 
+        def table_cell(self, text: str, align: str | None = None, head: bool = False) -> str:
+            # JupyterLab would align text to the right, as if it were figures.
+            tag = "th" if head else "td"
+            return f'<{tag} style="text-align:{align or "left"}">{text}</{tag}>\n'
+
         def safe_url(self, url: str) -> str:
             return mistune.escape(url) if url.strip().lower().startswith(_SAFE) else "#not-a-web-address"
 
-    return mistune.create_markdown(renderer=Renderer(escape=True), plugins=["table", "strikethrough"])
+    return mistune.create_markdown(renderer=Renderer(escape=True), plugins=_PLUGINS)
 
 
 def render(text: str) -> str:

@@ -27,16 +27,16 @@ const bytes = n => {
 const STATES = { attached: "● attached", read: "○ read", failed: "▲ failed" };
 
 const COLUMNS = [
-  { name: "state", width: "7.5em", show: r => STATES[r.state] ?? "", by: r => r.state || null },
-  { name: "server", width: "minmax(5em,.4fr)", show: r => r.server },
+  { name: "state", width: "7.2em", show: r => STATES[r.state] ?? "", by: r => r.state || null },
+  { name: "server", width: "minmax(5.5em,.4fr)", show: r => r.server },
   { name: "name", width: "minmax(9em,1.4fr)", show: r => r.label },
-  { name: "URI", width: "minmax(9em,1.4fr)", show: r => r.uri },
+  { name: "URI", width: "minmax(9em,1.7fr)", show: r => r.uri },
   { name: "type", width: "minmax(7em,.7fr)", show: r => r.kind === "resource" && r.mime ? r.mime : [r.kind, r.mime].filter(Boolean).join(", ") },
-  { name: "size", width: "6em", show: r => bytes(r.size), by: r => r.size, right: true },
-  { name: "description", width: "minmax(7em,1fr)", show: r => r.description ?? "", by: r => r.description },
+  { name: "size", width: "5.8em", show: r => bytes(r.size), by: r => r.size, right: true },
+  { name: "description", width: "minmax(6.6em,1fr)", show: r => r.description ?? "", by: r => r.description },
   { name: "tokens", width: "5.2em", show: r => number(r.tokens), by: r => r.tokens, right: true },
 ];
-const WIDTHS = [...COLUMNS.map(c => c.width), "6em"].join(" ");
+const WIDTHS = [...COLUMNS.map(c => c.width), "5.7em"].join(" ");
 
 const attachable = row => row.kind === "resource" || row.kind === "template";
 const verb = row => !attachable(row) ? "preview" : row.state === "attached" ? "detach" : "attach";
@@ -113,6 +113,12 @@ class Store {
     if (this.asked || this.held === this.total) return;
     this.timer = setTimeout(() => { this.asked = true; this.send({ kind: "hello" }); }, 1000);
   }
+  open(el) {
+    const view = new View(this, el);
+    this.views.add(view);
+    return view;
+  }
+  close(view) { this.views.delete(view); view.close(); }
   tell(what) { for (const view of this.views) view.schedule(what); }
   filled(row) { return Object.fromEntries(row.variables.map(name => [name, this.values.get(row.key)?.get(name) ?? ""])); }
   missing(row) {
@@ -402,6 +408,38 @@ class View {
   }
 }
 
+// A saved widget view would be an error message to whoever opens the notebook later. So the output that is saved is the
+// static table, and the live one stands in its place for as long as the model lives.
+function settle(store, home) {
+  const found = document.getElementsByClassName(home), views = new Map();
+  const look = () => {
+    for (const node of found) {
+      if (views.has(node)) continue;
+      const el = mk("div"), view = store.open(el);
+      views.set(node, { el, view });
+      swap(node, true);
+      node.append(el);
+      store.send({ kind: "settled" });
+    }
+  };
+  // JupyterLab's styles for documents would reach into the widget.
+  const swap = (node, live) => {
+    for (const part of node.children) part.hidden = live;
+    node.closest(".jp-RenderedHTML")?.classList.toggle("jp-RenderedHTMLCommon", !live);
+  };
+  const observer = new MutationObserver(look);
+  observer.observe(document.body, { childList: true, subtree: true });
+  look();
+  return () => {
+    observer.disconnect();
+    for (const [node, { el, view }] of views) {
+      store.close(view);
+      el.remove();
+      swap(node, false);
+    }
+  };
+}
+
 export default () => {
   const store = new Store();
   return {
@@ -410,12 +448,12 @@ export default () => {
       store.send = message => model.send(message);
       model.on("msg:custom", message => store.receive(message));
       store.wait();
-      return () => clearTimeout(store.timer);
+      const home = model.get("home"), leave = home ? settle(store, home) : () => {};
+      return () => { clearTimeout(store.timer); leave(); };
     },
     render({ el }) {
-      const view = new View(store, el);
-      store.views.add(view);
-      return () => { store.views.delete(view); view.close(); };
+      const view = store.open(el);
+      return () => store.close(view);
     },
   };
 };

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anywidget
+import traitlets
 
 from ..catalog import CatalogRow
 
@@ -36,11 +37,19 @@ class Catalog(anywidget.AnyWidget):
 
     _esm = Path(__file__).with_name("catalog.js")
     _css = Path(__file__).with_name("catalog.css")
+    home = traitlets.Unicode().tag(sync=True)
+    """Class of the element in whose place a page shows this widget, also where its view is not displayed."""
+    settled = False
+    """Whether a page has found `home`."""
 
     def __init__(
-        self, rows: Sequence[CatalogRow], act: Callable[[dict[str, Any]], None], static: Mapping[str, str]
+        self,
+        rows: Sequence[CatalogRow],
+        act: Callable[[dict[str, Any]], None],
+        static: Mapping[str, str],
+        home: str = "",
     ) -> None:
-        super().__init__()
+        super().__init__(home=home)
         # Keyed by what the page knows the row by: a key with a lone surrogate cannot be sent as it is.
         self._rows = {clean(row.key): row for row in rows}
         if len(self._rows) < len(rows):
@@ -72,6 +81,9 @@ class Catalog(anywidget.AnyWidget):
     def _clicked(self, _widget: object, content: Mapping[str, Any], _buffers: object) -> None:
         if content.get("kind") == "hello":  # a reloaded page: its model is new, ours is not
             self._send_rows()
+            return
+        if content.get("kind") == "settled":
+            self.settled = True
             return
         row = self._rows.get(content.get("key", ""))
         if row is None or content.get("kind") not in _CLICKS:

@@ -1,0 +1,210 @@
+"""What a user does in JupyterLab, from `%load_ext workbench` to a saved notebook that a stranger reads."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, expect
+
+from tests.browser.conftest import Open
+from tests.browser.lab import DARK, LIGHT, SCREENSHOTS, Notebook
+
+AWKWARD = Path(__file__).parents[1] / "servers/awkward.py"
+ATTACHED = "[a.uri for a in __import__('workbench').session().attachments.values()]"
+MATRIX, SUBSCRIPTION = "sap-btp://sum-abap-v1", "crm://customer/4471/subscription"
+QUESTION = "Which products does the SUM ABAP test matrix cover, and in what output format?"
+# What JupyterLab reports without us, too, where a notebook is opened without a kernel.
+LABS_OWN = {
+    "Cannot read properties of null (reading 'kernel')",
+    "Failed to execute 'removeChild' on 'Node': The node to be removed is not a child of this node.",
+}
+
+
+def _row(output: Locator, text: str) -> Locator:
+    return output.get_by_role("row").filter(has_text=text)
+
+
+def _button(output: Locator, row: str, name: str) -> Locator:
+    return _row(output, row).get_by_role("button", name=name)
+
+
+def _search(output: Locator, words: str) -> None:
+    output.get_by_role("searchbox").fill(words)
+
+
+def _assert_quiet(*notebooks: Notebook) -> None:
+    for nb in notebooks:
+        assert (nb.errors, nb.foreign) == ([], [])
+
+
+def test_clicks_in_the_catalog_attach_detach_preview_and_say_why_a_read_failed(notebook: Open) -> None:
+    nb = notebook(
+        "%load_ext workbench\n%mcp connect demo",
+        f"%mcp connect awkward -- {sys.executable} {AWKWARD}",
+        "%mcp resources",
+    )
+    nb.run_all()
+    table = nb.output(2)
+    expect(table.get_by_role("status").first).to_have_text("29 of 29")
+
+    _search(table, "sum abap demo")
+    _button(table, MATRIX, "Attach").click()
+    nb.wait_kernel(ATTACHED, [MATRIX])
+    expect(_row(table, MATRIX)).to_contain_text("attached")
+    expect(_row(table, MATRIX)).to_contain_text("2,805")  # tokens, known since it was read
+    expect(table.locator("code").first).to_have_text(f"%mcp detach {MATRIX} --server demo")
+    _button(table, MATRIX, "Detach").click()
+    nb.wait_kernel(ATTACHED, [])
+    expect(_row(table, MATRIX)).to_contain_text("read")
+
+    _search(table, "style guide")
+    _row(table, "docs://style-guide").get_by_role("gridcell").nth(2).click()
+    expect(table.get_by_role("region", name="Preview")).to_contain_text("# Engineering style guide")
+    nb.cell(2).screenshot(path=SCREENSHOTS / "catalog-preview-light.png")
+
+    _search(table, "files/boom")
+    _button(table, "res://files/boom", "Attach").click()
+    expect(_row(table, "res://files/boom")).to_contain_text("failed")
+    expect(table.locator(".wb-reason")).to_contain_text("store offline <img src=x")
+
+    _search(table, "res://html")
+    _row(table, "res://html").get_by_role("gridcell").nth(3).click()
+    expect(table.get_by_role("region", name="Preview")).to_contain_text("<script>alert('awkward')</script>")
+    assert table.locator("img, b, h1, .wb-catalog script").count() == 0
+
+    _search(table, "customer template demo")
+    expect(_row(table, "{id}")).to_be_visible()
+    _button(table, "{id}", "Attach").click()
+    field = table.get_by_role("textbox", name="id")
+    expect(field).to_be_focused()  # it needs a value first
+    field.fill("4471")
+    expect(table.locator("code").first).to_have_text(f"%mcp attach {SUBSCRIPTION} --server demo")
+    table.locator(".wb-buttons").get_by_role("button", name="Attach").click()
+    nb.wait_kernel(ATTACHED, [SUBSCRIPTION])
+    _search(table, "4471 demo")
+    expect(_row(table, SUBSCRIPTION)).to_contain_text("attached")
+    nb.cell(2).screenshot(path=SCREENSHOTS / "catalog-template-light.png")
+    _assert_quiet(nb)
+
+
+def test_a_turn_is_live_while_it_runs_and_is_read_later_without_a_kernel_or_trust(notebook: Open) -> None:
+    nb = notebook(
+        "%load_ext workbench\nimport os; os.environ['DEMO_TOKEN'] = 'geheim' * 3",
+        "%mcp connect demo --env DEMO_TOKEN",
+        "%mcp resources",
+        f"%%agent --model demo\n{QUESTION}",
+    )
+    nb.run_all()
+    turn = nb.output(3)
+    expect(turn).to_contain_text("S/4HANA 2023")
+    expect(turn).to_contain_text("JSON Lines")
+    expect(turn.locator(".wb-trace")).to_have_count(0)
+    expect(_row(turn, f"read {MATRIX}")).to_contain_text("model")
+    expect(_row(nb.output(2), MATRIX)).to_contain_text("read")  # the catalog above has learnt of it
+    _pictures(nb, 3, "turn")
+    saved = nb.save()
+    _assert_saved_well(saved)
+    nb.close()
+
+    # Changed outside, so that its signature is not right any more: a stranger's notebook.
+    stranger = Path(nb.path).with_name("stranger.ipynb")
+    (nb.lab.root / stranger).write_text(json.dumps({**saved, "metadata": {**saved["metadata"], "changed": True}}))
+    for path, name in ((nb.path, "reopened"), (str(stranger), "reopened-untrusted")):
+        reader = notebook(path=path, kernel=False)
+        expect(reader.output(3)).to_contain_text("S/4HANA 2023")
+        expect(_row(reader.output(3), f"read {MATRIX}")).to_contain_text("2,805")
+        expect(_row(reader.output(2), MATRIX)).to_contain_text("text/markdown")
+        _pictures(reader, 2, f"{name}-catalog")
+        _pictures(reader, 3, f"{name}-turn")
+        assert set(reader.errors) <= LABS_OWN and reader.foreign == []
+    _assert_quiet(nb)
+
+
+def _pictures(nb: Notebook, index: int, name: str) -> None:
+    for theme in (LIGHT, DARK):
+        nb.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
+        nb.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+        nb.cell(index).screenshot(path=SCREENSHOTS / f"{name}-{theme.split()[-1].lower()}.png")
+
+
+def _assert_saved_well(saved: dict[str, Any]) -> None:
+    """HTML and text only: a widget's view would be an error message to those who open the notebook later."""
+    for cell in saved["cells"][2:]:
+        assert [set(output["data"]) for output in cell["outputs"]] == [{"text/html", "text/plain"}]
+    assert QUESTION in "".join(saved["cells"][3]["outputs"][0]["data"]["text/plain"])
+    assert "widgets" not in saved["metadata"]
+    assert "geheimgeheim" not in json.dumps(saved)
+
+
+def _scripted(*replies: str) -> str:
+    return f"""\
+import sys; sys.path.insert(0, {str(AWKWARD.parents[2])!r})
+import workbench
+from tests.servers.script import Call, Reply
+from tests.servers.scripted import Scripted
+workbench.session().model = model = Scripted(replies=[{", ".join(replies)}])"""
+
+
+SEARCH = (
+    """Reply(text="I look for tickets.", calls=(Call(id="c1", name="search_tickets", args={"query": "export"}),))"""
+)
+
+
+def test_a_person_approves_denies_and_stops_in_the_running_cell(notebook: Open) -> None:
+    nb = notebook(
+        "%load_ext workbench\n%mcp connect demo",
+        _scripted(
+            *(SEARCH, "Reply(text='Found them.')"), *(SEARCH, "Reply(text='Then not.')"),
+            SEARCH, "None", "Reply(text='Still here.')",
+        ),
+        *(f"%%agent\nquestion {number}" for number in range(5)),
+    )  # fmt: skip
+    nb.run_cell(0)
+    nb.run_cell(1)
+
+    cell = _ask(nb, 2)
+    expect(cell.locator(".wb-answer")).to_have_text("I look for tickets.")
+    expect(cell.get_by_role("log")).to_contain_text("provider call 1 scripted")
+    _pictures(nb, 2, "approval")
+    cell.get_by_role("button", name="Approve").click()
+    expect(_row(cell, "tool search_tickets")).to_contain_text("ok")
+    expect(cell).to_contain_text("Found them.")
+
+    cell = _ask(nb, 3)
+    cell.get_by_role("textbox", name="Reason").fill("not on a Friday")
+    cell.get_by_role("button", name="Deny").click()
+    expect(_row(cell, "tool search_tickets")).to_contain_text("refused")
+    expect(cell).to_contain_text("Then not.")
+    assert nb.kernel_eval("model.seen[-1][-1].content") == "Refused: the user denied it: not on a Friday."
+
+    cell = _ask(nb, 4)
+    cell.get_by_role("button", name="Stop").click()
+    _assert_stopped(nb, cell)
+    nb.run_cell(5)
+    cell = nb.output(5)
+    expect(cell.locator(".wb-answer")).to_contain_text("Let me think")
+    nb.command("notebook:interrupt-kernel")
+    _assert_stopped(nb, cell)
+
+    nb.run_cell(6)
+    expect(nb.output(6)).to_contain_text("Still here.")
+    for index in range(2, 7):
+        expect(nb.output(index).locator(".wb-trace")).to_have_count(0)
+    _assert_quiet(nb)
+
+
+def _ask(nb: Notebook, index: int) -> Locator:
+    """Run a cell until the person in front of it is asked."""
+    nb.run_cell(index)
+    cell = nb.output(index)
+    expect(cell.get_by_role("button", name="Approve")).to_be_visible()
+    return cell
+
+
+def _assert_stopped(nb: Notebook, cell: Locator) -> None:
+    expect(cell).to_contain_text("Stopped: the turn was stopped", timeout=3_000)
+    expect(cell).not_to_contain_text("Traceback")
+    expect(cell.get_by_role("table")).to_contain_text("cancelled")

@@ -1,0 +1,136 @@
+"""The same server over stdio, streamable HTTP and legacy SSE; a real server from npm; and addresses that are no server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from workbench import ConnectError, NotConnected, Session, WorkbenchError
+
+MATRIX = "sap-btp://sum-abap-v1"
+
+
+@contextmanager
+def served(option: str) -> Iterator[str]:
+    """The bundled server on a free port: its origin."""
+    server = subprocess.Popen([sys.executable, "-m", "workbench.demo", option, "0"], stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        for line in server.stderr:
+            if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+                yield found[0]
+                return
+        raise AssertionError("the server did not say where it listens")
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module", params=["stdio", "http", "sse"])
+def demo(request: pytest.FixtureRequest) -> Iterator[Session]:
+    with Session() as wb:
+        if request.param == "stdio":
+            wb.connect("demo")
+            yield wb
+        else:
+            with served(f"--{request.param}") as origin:
+                path = {"http": "/mcp", "sse": "/sse"}[request.param]
+                wb.connect("demo", url=origin + path, transport=request.param)
+                yield wb
+                wb.close()
+
+
+def test_every_transport_shows_the_same_offer_and_content(demo: Session) -> None:
+    assert [len(x) for x in (demo.offer.resources, demo.offer.templates, demo.offer.prompts, demo.offer.tools)] == [
+        8,
+        1,
+        2,
+        2,
+    ]
+    content = demo.read(MATRIX)
+    assert content.size > 11_000
+    assert "S/4HANA 2023" in str(content.parts[0].data)[2000:]
+
+
+def test_every_transport_answers_a_whole_turn(demo: Session) -> None:
+    turn = demo.ask("Which products does the SUM ABAP test matrix cover?", new=True)
+    assert "S/4HANA 2023" in turn.answer
+    assert turn.totals.reads == 1
+
+
+def test_a_server_over_http_that_goes_away_is_told_and_the_session_stays() -> None:
+    with Session() as wb:
+        with served("--http") as origin:
+            wb.connect("demo", url=f"{origin}/mcp", timeout=5)
+        with pytest.raises(WorkbenchError) as caught:
+            wb.read(MATRIX)
+        assert str(caught.value)
+        wb.connect("local", command=[sys.executable, "-m", "workbench.demo"])
+        assert wb.read(MATRIX, "local").size > 11_000
+
+
+class _Answer(BaseHTTPRequestHandler):
+    status, body, seen = 200, b"", list[str]()
+
+    def do_POST(self) -> None:
+        self.seen.append(str(self.headers.get("authorization")))
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(self.status)
+        self.send_header("content-type", "text/html")
+        self.send_header("content-length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    do_GET = do_POST
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(401, "401"), (403, "403"), (404, "404|not found|terminated"), (500, "500"), (200, "content type|text/html")],
+)
+def test_an_address_that_is_no_mcp_server_is_told_in_one_error(status: int, says: str) -> None:
+    handler = type("Handler", (_Answer,), {"status": status, "body": b"<html>hello</html>", "seen": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        with Session() as wb, pytest.raises(ConnectError) as caught:
+            wb.connect(
+                "site",
+                url=f"http://127.0.0.1:{server.server_port}/mcp",
+                headers={"Authorization": "Bearer t0p-s3cret"},
+                timeout=10,
+            )
+    finally:
+        server.shutdown()
+    assert re.search(says, str(caught.value), re.IGNORECASE)
+    assert handler.seen[0] == "Bearer t0p-s3cret"  # type: ignore[attr-defined]
+    assert "t0p-s3cret" not in str(caught.value) + repr(wb.spans)
+
+
+@pytest.mark.npm
+def test_server_everything_from_npm_connects_lists_reads_and_calls(npm_server: tuple[str, str]) -> None:
+    """Issue 2: 7 resources, 2 templates, 4 prompts, 13 tools."""
+    with Session() as wb:
+        offer = wb.connect("everything", command=[*npm_server, "stdio"])
+        assert [len(x) for x in (offer.resources, offer.templates, offer.prompts, offer.tools)] == [7, 2, 4, 13]
+        assert wb.read(offer.resources[0].uri).size > 0
+        connection = wb.connections["everything"]
+        assert connection.alive
+        answer = wb.loop.run(connection.call("echo", {"message": "hello"})).value
+        assert "hello" in str(answer.items[0].data)
+        pid = connection.pid
+        wb.disconnect("everything")
+        with pytest.raises(NotConnected):
+            wb.disconnect("everything")
+    assert pid is not None
