@@ -14,7 +14,7 @@ import operator
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict, cast
 
 from . import ledger, media, models, tokens, tools
 from .content import Content, Link, Message, Offer, Part, PromptResult
@@ -214,7 +214,7 @@ class Work:
         name, injected = str(call["name"]), list[Any]()
         try:
             if call.get("error"):
-                raise NotOffered(f"the arguments of {name} are not valid JSON: {call['error']}")
+                self._refuse(call, f"the arguments of {name} are not valid JSON: {call['error']}")
             if name == tools.READ_RESOURCE:
                 result = await self._read(call)
             elif name == tools.INVOKE_PROMPT:
@@ -222,10 +222,16 @@ class Work:
             elif name in self._by_name:
                 result = await self._server_tool(call, self._by_name[name])
             else:
-                raise NotOffered(f"there is no tool {name!r}; there are: {', '.join(self._names())}")
+                self._refuse(call, f"there is no tool {name!r}; there are: {', '.join(self._names())}")
         except Exception as error:  # whatever went wrong, the model is told and the thread stays valid
             result = ToolMessage(self.recorder.mask(describe(error)), tool_call_id="", status="error")
         return result.model_copy(update={"tool_call_id": call["id"], "name": name}), injected
+
+    def _refuse(self, call: Mapping[str, Any], why: str) -> NoReturn:
+        """A call that cannot run has happened, too: it has a row in the trace."""
+        with self.recorder.span("tool", str(call["name"]), "model", call_id=call["id"]) as span:
+            span.set(status="refused")
+            raise NotOffered(why)
 
     def _names(self) -> list[str]:
         return [tools.READ_RESOURCE, *([tools.INVOKE_PROMPT] if self.offer.prompts else []), *self._by_name]

@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from IPython.core.error import UsageError as IPythonUsageError
 from IPython.core.magic import no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
@@ -104,7 +105,10 @@ def _parse(command: Any, words: Sequence[str]) -> Namespace | None:
     if "--help" in words[:cut] or "-h" in words[:cut]:
         print(command.parser.format_help())
         return None
-    options: Namespace = command.parser.parse_args(words[:cut])
+    try:
+        options: Namespace = command.parser.parse_args(words[:cut])
+    except IPythonUsageError as error:  # IPython would print it on stderr, where a saved notebook shows no error
+        raise UsageError(f"{error}. {command.parser.format_usage().strip()}") from None
     options.command = words[cut + 1 :]
     return options
 
@@ -295,7 +299,7 @@ def _show(text: str) -> None:
 def _await_agent(lines: list[str]) -> list[str]:
     # An awaiting cell gets clicks and Stop while it runs, a blocking one does not (docs/adr/0003-awaited-cell.md).
     if lines and lines[0].startswith("%%agent"):
-        line, body = lines[0][len("%%agent") :].strip(), "".join(lines[1:])
+        line, body = lines[0][len("%%agent") :].strip(), "".join(lines[1:]) or "\n"  # IPython refuses an empty body
         return [f"await get_ipython().run_cell_magic('agent', {line!r}, {body!r})\n"]
     return lines
 

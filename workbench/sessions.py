@@ -413,14 +413,9 @@ class Session:
             if approve == "all":
                 return Verdict(True, "user", "approve all")
             if not callable(approve):
-                why = (
-                    "and this turn runs without any"
-                    if approve == "none"
-                    else "which needs a person, and nobody can answer here"
-                )
-                return Verdict(
-                    False, "host", f"approve {approve}", f"{call.tool} is a tool of the server {call.server}, {why}"
-                )
+                why = "this turn runs without any" if approve == "none" else "nobody is there to be asked"
+                reason = f"{call.tool} is a tool of the server {call.server}, and {why}"
+                return Verdict(False, "host", f"approve {approve}", reason)
             with self.recorder.span("gate", call.tool, "user", server=call.server) as span:
                 said = approve(call)
                 verdict = Verdict(said, "user", "asked", "the user said no") if isinstance(said, bool) else await said

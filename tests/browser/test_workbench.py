@@ -63,7 +63,8 @@ def test_clicks_in_the_catalog_attach_detach_preview_and_say_why_a_read_failed(n
     _search(table, "style guide")
     _row(table, "docs://style-guide").get_by_role("gridcell").nth(2).click()
     expect(table.get_by_role("region", name="Preview")).to_contain_text("# Engineering style guide")
-    nb.cell(2).screenshot(path=SCREENSHOTS / "catalog-preview-light.png")
+    _assert_keys_stay_in(nb, _row(table, "docs://style-guide"))
+    _pictures(nb, 2, "catalog-preview")
 
     _search(table, "files/boom")
     _button(table, "res://files/boom", "Attach").click()
@@ -86,8 +87,19 @@ def test_clicks_in_the_catalog_attach_detach_preview_and_say_why_a_read_failed(n
     nb.wait_kernel(ATTACHED, [SUBSCRIPTION])
     _search(table, "4471 demo")
     expect(_row(table, SUBSCRIPTION)).to_contain_text("attached")
-    nb.cell(2).screenshot(path=SCREENSHOTS / "catalog-template-light.png")
+    expect(table.get_by_role("status").first).to_contain_text(f"attached {SUBSCRIPTION}")
+    _search(table, "")
+    _pictures(nb, 2, "catalog")
     _assert_quiet(nb)
+
+
+def _assert_keys_stay_in(nb: Notebook, focused: Locator) -> None:
+    """`x` and `d d` cut and delete the active cell, were they to reach the notebook."""
+    expect(focused).to_be_focused()
+    cells = nb.page.evaluate("panel.content.widgets.length")
+    for key in ("x", "d", "d"):
+        nb.page.keyboard.press(key)
+    assert nb.page.evaluate("panel.content.widgets.length") == cells
 
 
 def test_a_turn_is_live_while_it_runs_and_is_read_later_without_a_kernel_or_trust(notebook: Open) -> None:
@@ -124,9 +136,12 @@ def test_a_turn_is_live_while_it_runs_and_is_read_later_without_a_kernel_or_trus
 
 
 def _pictures(nb: Notebook, index: int, name: str) -> None:
+    """A cell whole, in both themes, as `build/screenshots/<name>-light.png` and `-dark.png`."""
+    nb.page.set_viewport_size({"width": 1280, "height": 1400})
     for theme in (LIGHT, DARK):
         nb.page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', { theme })", theme)
         nb.page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
+        nb.page.locator("#jupyterlab-splash").wait_for(state="detached")
         nb.cell(index).screenshot(path=SCREENSHOTS / f"{name}-{theme.split()[-1].lower()}.png")
 
 
@@ -148,9 +163,7 @@ from tests.servers.scripted import Scripted
 workbench.session().model = model = Scripted(replies=[{", ".join(replies)}])"""
 
 
-SEARCH = (
-    """Reply(text="I look for tickets.", calls=(Call(id="c1", name="search_tickets", args={"query": "export"}),))"""
-)
+SEARCH = """Reply(text="I look for tickets.", calls=(Call(id="c1", name="demo__search_tickets", args={"query": "export"}),))"""
 
 
 def test_a_person_approves_denies_and_stops_in_the_running_cell(notebook: Open) -> None:
@@ -169,6 +182,8 @@ def test_a_person_approves_denies_and_stops_in_the_running_cell(notebook: Open) 
     expect(cell.locator(".wb-answer")).to_have_text("I look for tickets.")
     expect(cell.get_by_role("log")).to_contain_text("provider call 1 scripted")
     _pictures(nb, 2, "approval")
+    cell.get_by_role("button", name="Approve").focus()
+    _assert_keys_stay_in(nb, cell.get_by_role("button", name="Approve"))
     cell.get_by_role("button", name="Approve").click()
     expect(_row(cell, "tool search_tickets")).to_contain_text("ok")
     expect(cell).to_contain_text("Found them.")

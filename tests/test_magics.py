@@ -1,0 +1,197 @@
+"""The magics in a real kernel, headless as in a batch run (nbclient), and what the saved notebook then holds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from tests.servers import awkward
+
+ROOT = Path(__file__).parent.parent
+AWKWARD = " ".join(awkward())
+QUESTION = "Which products does the SUM ABAP test matrix cover, and in what output format?"
+
+
+class Kernel:
+    """A notebook that is written and run cell by cell."""
+
+    def __init__(self, client: NotebookClient) -> None:
+        self.client, self.book = client, client.nb
+
+    def run(self, source: str) -> list[Any]:
+        """The outputs of a new cell; raises `CellExecutionError`."""
+        cell = nbformat.v4.new_code_cell(source)
+        self.book.cells.append(cell)
+        self.client.execute_cell(cell, len(self.book.cells) - 1)
+        return list(cell.outputs)
+
+    def text(self, source: str) -> str:
+        """What a new cell shows, as text."""
+        outputs = self.run(source)
+        return "\n".join(str(o.get("text") or o.get("data", {}).get("text/plain", "")) for o in outputs)
+
+    def fails(self, source: str) -> str:
+        """The error output of a cell that must fail, as the reader sees it."""
+        with pytest.raises(CellExecutionError):
+            self.run(source)
+        (error,) = [o for o in self.book.cells[-1].outputs if o.output_type == "error"]
+        return "\n".join(error.traceback)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Kernel]:
+    client = NotebookClient(
+        nbformat.v4.new_notebook(), kernel_name="python3", timeout=60, resources={"metadata": {"path": str(ROOT)}}
+    )
+    with client.setup_kernel():
+        made = Kernel(client)
+        made.run("%load_ext workbench")
+        yield made
+
+
+def test_the_first_turn_of_the_readme(kernel: Kernel) -> None:
+    assert "8 resources, 1 template, 2 prompts, 2 tools" in kernel.text("%mcp connect demo")
+    (catalog,) = kernel.run("%mcp resources")
+    assert set(catalog.data) == {"text/html", "text/plain"}
+    assert "9 of 9 entries" in catalog.data["text/plain"]
+    assert "sap-btp://sum-abap-v1" in catalog.data["text/html"]
+    (turn,) = kernel.run(f"%%agent --model demo --new\n{QUESTION}")
+    assert set(turn.data) == {"text/html", "text/plain"}
+    for shown in turn.data.values():
+        assert "S/4HANA 2023" in shown
+        assert "JSON Lines" in shown
+        assert "provider call 1 demo" in shown
+        assert "read sap-btp://sum-abap-v1" in shown
+        assert "tiktoken o200k_base" in shown
+        assert "the provider reported no tokens" in shown
+    assert "demo: connected over stdio" in kernel.text("%mcp")
+
+
+def test_the_session_of_the_magics_is_the_scripts(kernel: Kernel) -> None:
+    kernel.run("import workbench; wb = workbench.session()")
+    assert "True" in kernel.text(
+        "wb.turns[-1].composition.input_tokens.sum() == wb.turns[-1].totals.input_tokens_estimated"
+    )
+    assert "model" in kernel.text("wb.turns[-1].reads().actor.tolist()")
+
+
+def test_attach_and_detach_by_magic(kernel: Kernel) -> None:
+    kernel.run("%mcp connect demo")
+    assert "attached docs://style-guide" in kernel.text("%mcp attach docs://style-guide")
+    assert "attached by the user: docs://style-guide" in kernel.text("%mcp status")
+    assert "1 provider call" in kernel.text("%%agent --new\nHow are headings written?")
+    assert "detached" in kernel.text("%mcp detach docs://style-guide")
+    assert "is not attached" in kernel.fails("%mcp detach docs://style-guide")
+
+
+def test_read_shows_text_and_says_what_it_leaves_out(kernel: Kernel) -> None:
+    kernel.run(f"%mcp connect awkward -- {AWKWARD} --huge 100000")
+    assert "a book" in kernel.text("%mcp read urn:isbn:123")
+    assert "plan v2" in kernel.text("%mcp read 'file:///repo/My Docs/plan v2.md'")
+    assert "80,000 of 100,000 characters are not shown" in kernel.text("%mcp read res://files/huge")
+    assert "[Binary: application/pdf" in kernel.text("%mcp read res://files/report")
+    assert "not valid utf-8" in kernel.text("%mcp read res://files/latin1")
+    parts = kernel.text("%mcp read res://dir/")
+    assert parts.index("a.txt") < parts.index("part A") < parts.index("b.txt") < parts.index("c.png")
+
+
+def test_braces_in_a_line_are_not_python(kernel: Kernel) -> None:
+    """P11."""
+    kernel.run("%mcp connect demo")
+    assert "fill in id" in kernel.fails("%mcp read crm://customer/{id}/subscription")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("%mcp nonsense", "%mcp has no 'nonsense'"),
+        ("%mcp connect x", "to what?"),
+        ("%mcp connect x -- no-such-command", "no command 'no-such-command'"),
+        ("%mcp connect x ftp://host", "no http:// or https:// address"),
+        ("%mcp connect x http://h --header nothing", "--header wants"),
+        ("%mcp connect x http://h --header 'A: ${NOT_SET_HERE}'", "NOT_SET_HERE is not set"),
+        ("%mcp connect x -- y --timeout", "no command 'y'"),
+        (f"%mcp connect x -- {AWKWARD} --case die-on-start", "No module named 'acme_db'"),
+        ("%mcp read nothing:here", "nobody offers 'nothing:here'"),
+        ("%mcp read", "required: uri"),
+        ("%mcp read 'unclosed", "cannot be taken apart"),
+        ("%mcp disconnect nobody", "there is no connection 'nobody'"),
+        ("%%agent --model gpt\nx", "there is no model 'gpt'"),
+        ("%%agent --nonsense\nx", "--nonsense"),
+        ("%%agent\n", "question is empty"),
+    ],
+)
+def test_a_wrong_line_fails_in_one_short_error_and_loses_nothing(kernel: Kernel, line: str, says: str) -> None:
+    """P10, P35: batch runs fail, no frames are printed, whatever %xmode says."""
+    kernel.run("%mcp connect demo")
+    kernel.run("%xmode Verbose")
+    before = kernel.text("len(workbench.session().turns), list(workbench.session().connections)")
+    shown = kernel.fails(line)
+    assert says in shown
+    assert "Traceback (most recent" not in shown.replace("    Traceback (most recent call last):", "")
+    assert len(shown.splitlines()) < 15
+    assert kernel.text("len(workbench.session().turns), list(workbench.session().connections)") == before
+
+
+def test_a_magic_is_no_coroutine_and_prints_help(kernel: Kernel) -> None:
+    """P03."""
+    assert kernel.text("get_ipython().run_line_magic('mcp', 'status') is None").endswith("True")
+    assert "%mcp connect" in kernel.text("%mcp --help")
+    assert "--header" in kernel.text("%mcp connect --help")
+    assert "--approve" in kernel.text("%%agent --help")
+
+
+def test_a_servers_tool_is_refused_with_the_reason_in_a_batch_run(kernel: Kernel) -> None:
+    kernel.run("%mcp connect demo")
+    kernel.run(
+        "from tests.servers.scripted import Scripted; from tests.servers.script import Call, Reply\n"
+        "step = Reply(calls=(Call(id='1', name='demo__search_tickets', args={'query': 'invoice'}),))\n"
+        "wb = workbench.session(); wb.model = Scripted(replies=[step, Reply(text='done')])"
+    )
+    shown = kernel.text("%%agent --new\ngo")
+    kernel.run("wb.model = 'demo'")
+    assert "refused" in shown
+    assert "nobody is there to be asked" in shown
+
+
+def test_a_secret_is_nowhere_in_the_saved_notebook(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P35: planted in the environment and a header, then every way to show it."""
+    kernel.run("import os; os.environ['AWKWARD_TOKEN'] = 'pl4nted-' + 's3cret'")
+    kernel.fails(f"%mcp connect a --env AWKWARD_TOKEN -- {AWKWARD} --case die-on-start")
+    kernel.fails("%mcp connect b http://127.0.0.1:9/mcp --timeout 5 --header 'Authorization: Bearer ${AWKWARD_TOKEN}'")
+    kernel.run(f"%mcp connect awkward --env AWKWARD_TOKEN -- {AWKWARD}")
+    kernel.run("workbench.session().connections['awkward'].target")
+    kernel.run("workbench.session().connections['awkward'].target.env")
+    kernel.run("%mcp logs awkward")
+    kernel.run("%mcp log")
+    assert "pl4nted-s3cret" not in nbformat.writes(kernel.book)
+
+
+def test_hostile_text_is_escaped_in_every_output(kernel: Kernel) -> None:
+    """P36."""
+    kernel.run(f"%mcp connect awkward -- {AWKWARD}")
+    kernel.run("%mcp resources")
+    kernel.fails("%mcp read res://files/boom")
+    kernel.run("%%agent --new\nDescription with markup?")
+    for cell in kernel.book.cells:
+        for output in cell.outputs:
+            assert "<img src=x" not in output.get("data", {}).get("text/html", "")
+
+
+def test_unload_closes_the_servers_and_load_starts_anew(kernel: Kernel) -> None:
+    kernel.run("%mcp connect demo")
+    pid = int(kernel.text("workbench.session().connections['demo'].pid").split()[-1])
+    kernel.run("%unload_ext workbench")
+    assert not Path(f"/proc/{pid}").exists() or sys.platform != "linux"
+    with pytest.raises(CellExecutionError, match="not found"):
+        kernel.run("%mcp status")
+    kernel.run("%load_ext workbench")
+    assert "no server is connected" in kernel.text("%mcp status")
+    assert "no server is connected" in kernel.fails("%%agent\nhello?")
