@@ -45,7 +45,10 @@ def _completed(kernel: BlockingKernelClient, code: str) -> list[str]:
         (f"%mcp read {MATRIX} --server d", [f"%mcp read {MATRIX} --server demo"]),
         ("%%agent --m", ["%%agent --model"]),
         ("%%agent --model de", ["%%agent --model demo"]),
-        ("%%agent --approve a", ["%%agent --approve ask", "%%agent --approve all"]),
+        ("%%agent --approve a", ["%%agent --approve all", "%%agent --approve ask"]),
+        (f"%mcp attach {MATRIX} --ref", [f"%mcp attach {MATRIX} --refresh"]),
+        ("%mcp connect x -- dem", []),
+        ("%%agent --pattern c", ["%%agent --pattern catalog"]),
         ("x = 1\n%mcp reso", ["x = 1\n%mcp resources"]),
     ],
 )
@@ -56,9 +59,9 @@ def test_tab_completes_our_words_and_nothing_else(kernel: BlockingKernelClient, 
 def test_tab_after_mcp_offers_every_subcommand(kernel: BlockingKernelClient) -> None:
     from workbench.magics import COMMANDS
 
-    assert _completed(kernel, "%mcp ") == [f"%mcp {name}" for name in COMMANDS]
+    assert _completed(kernel, "%mcp ") == sorted(f"%mcp {name}" for name in COMMANDS)
 
 
 def test_lines_that_are_not_ours_are_completed_as_ever(kernel: BlockingKernelClient) -> None:
     assert "import os; os.path" in _completed(kernel, "import os; os.pa")
-    assert _completed(kernel, "%%agent\n%mcp is no magic here; prin")[:1] != ["%%agent\n%mcp connect"]
+    assert "%mcpx connect" not in _completed(kernel, "%mcpx conn")

@@ -1,15 +1,19 @@
-"""TAB in `%mcp` and `%%agent` lines: subcommands, options, names of connections, URIs of the catalog."""
+"""TAB in `%mcp` and `%%agent` lines: subcommands, options and their values, names of connections, URIs of the catalog."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from . import magics
+from .pattern import PATTERNS
 
 __all__ = ["complete", "words"]
+
+MODELS = ("demo", "openai:", "anthropic:", "ollama:")
 
 
 @context_matcher(identifier="workbench", priority=200)
@@ -19,30 +23,37 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     if not line.startswith(("%mcp ", "%%agent ")):
         return {"completions": [], "suppress": False}
     last = line.rsplit(" ", 1)[-1]
-    found = [SimpleCompletion(text=word, type="param") for word in words(line) if word.startswith(last)]
-    return {"completions": found, "matched_fragment": last, "suppress": True}
+    offered = words(line[: len(line) - len(last)].split())
+    # A word with blanks is offered in quotes, whether or not the first quote has been typed.
+    found = [word for word in offered if word.startswith(last) or word.strip("'").startswith(last)]
+    completions = [SimpleCompletion(text=word, type="param") for word in found]
+    return {"completions": completions, "matched_fragment": last, "suppress": True}
 
 
-def words(line: str) -> Iterable[str]:
-    """All words that may stand at the end of `line`, whatever has been typed of the last one."""
-    before = line.split(" ")[:-1]
-    session = magics.current().session
-    if before[0] == "%%agent":
-        return {"--model": ["demo", "openai:", "anthropic:", "ollama:"], "--approve": ["ask", "all", "none"]}.get(
-            before[-1], _options(magics.agent_options)
-        )
-    if len(before) == 1:
+def words(before: list[str]) -> Iterable[str]:
+    """All words that may follow those of `before`, the first of which is the magic."""
+    if before == ["%mcp"]:
         return magics.COMMANDS
-    command = before[1]
-    options = _options(magics.COMMANDS[command]) if command in magics.COMMANDS else []
-    if before[-1] == "--server" or command in ("disconnect", "reconnect", "logs"):
-        return [*session.connections, *options]
+    command = magics.agent_options if before[0] == "%%agent" else magics.COMMANDS.get(before[1])
+    if command is None or "--" in before:
+        return []
+    options = {name: action for action in command.parser._actions for name in action.option_strings}
+    if (option := options.get(before[-1])) is not None and option.nargs != 0:
+        return _values(option)
+    return [*_arguments(before[1] if len(before) > 1 else ""), *options]
+
+
+def _values(option: Any) -> Iterable[str]:
+    known = {"model": MODELS, "pattern": PATTERNS, "server": magics.current().session.connections}
+    return option.choices or known.get(option.dest, ())
+
+
+def _arguments(command: str) -> Iterable[str]:
+    session = magics.current().session
+    if command in ("disconnect", "reconnect", "logs"):
+        return session.connections
     if command in ("read", "attach"):
-        return [*(r.uri for r in session.offer.resources), *options]
+        return [shlex.quote(resource.uri) for resource in session.offer.resources]
     if command == "detach":
-        return [*(uri for _, uri in session.attachments), *options]
-    return ["demo", *options] if command == "connect" else options
-
-
-def _options(command: Any) -> list[str]:
-    return [option for action in command.parser._actions for option in action.option_strings]
+        return [shlex.quote(uri) for _, uri in session.attachments]
+    return ["demo"] if command == "connect" else []

@@ -24,6 +24,8 @@ def execute(path: Path) -> Any:
     book.metadata.pop("widgets", None)
     client = NotebookClient(
         book, timeout=120, kernel_name="python3", store_widget_state=False, record_timing=False,
+        extra_arguments=["--IPKernelApp.log_level=40"],  # its start-up warnings are not the reader's business
+
         resources={"metadata": {"path": str(path.parent)}},
     )  # fmt: skip
     client.execute()

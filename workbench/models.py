@@ -87,7 +87,8 @@ def usage_of(message: AIMessage) -> Usage | None:
         return None
     details = raw.get("input_token_details") or {}
     return Usage(
-        input_tokens=raw.get("input_tokens"),
+        # No request has 0 input tokens: LangChain fills that in where a gateway to Anthropic leaves the figure out.
+        input_tokens=raw.get("input_tokens") or None,
         output_tokens=raw.get("output_tokens"),
         cached_tokens=details.get("cache_read"),
     )

@@ -244,7 +244,8 @@ def _live_row(span: Span, depth: int) -> dict[str, Any]:
     figures += [f"{tokens:,} tokens estimated"] if tokens is not None else []
     if span.usage and span.usage.input_tokens is not None:
         figures.append(f"{span.usage.input_tokens:,} tokens in")
+    status = "waiting" if span.kind == "gate" and span.status == "open" else span.status
     return {
-        "kind": "row", "id": span.id, "depth": depth, "label": label(span), "actor": span.actor, "status": span.status,
+        "kind": "row", "id": span.id, "depth": depth, "label": label(span), "actor": span.actor, "status": status,
         "seconds": span.seconds, "figures": ", ".join(figures),
     }  # fmt: skip

@@ -53,7 +53,7 @@ def label(span: Span) -> str:
         "attach": "attached",
         "prompt": "prompt",
         "tool": "tool",
-        "gate": "asked",
+        "gate": "approval of",
     }
     number = f" {span.detail['call']}" if span.kind == "model" and "call" in span.detail else ""
     return f"{verb.get(span.kind, span.kind)}{number} {visible(span.name)}"

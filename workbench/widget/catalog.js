@@ -20,7 +20,7 @@ const mk = (tag, attributes = {}, text) => {
 
 const number = n => n === null ? "" : n.toLocaleString("en");
 const bytes = n => {
-  if (n === null || n < 1024) return n === null ? "" : `${number(n)} bytes`;
+  if (n === null || n < 1024) return n === null ? "" : `${number(n)} B`;
   const power = Math.min(4, Math.floor(Math.log2(n) / 10));
   return `${(n / 1024 ** power).toFixed(1)} ${["", "KB", "MB", "GB", "TB"][power]}`;
 };
@@ -30,10 +30,10 @@ const COLUMNS = [
   { name: "state", width: "7.2em", show: r => STATES[r.state] ?? "", by: r => r.state || null },
   { name: "server", width: "minmax(5.5em,.4fr)", show: r => r.server },
   { name: "name", width: "minmax(9em,1.4fr)", show: r => r.label },
-  { name: "URI", width: "minmax(9em,1.7fr)", show: r => r.uri },
+  { name: "URI", width: "minmax(9em,1.5fr)", show: r => r.uri },
   { name: "type", width: "minmax(7em,.7fr)", show: r => r.kind === "resource" && r.mime ? r.mime : [r.kind, r.mime].filter(Boolean).join(", ") },
-  { name: "size", width: "5.8em", show: r => bytes(r.size), by: r => r.size, right: true },
-  { name: "description", width: "minmax(6.6em,1fr)", show: r => r.description ?? "", by: r => r.description },
+  { name: "size", width: "5.4em", show: r => bytes(r.size), by: r => r.size, right: true },
+  { name: "description", width: "minmax(7.2em,1.1fr)", show: r => r.description ?? "", by: r => r.description },
   { name: "tokens", width: "5.2em", show: r => number(r.tokens), by: r => r.tokens, right: true },
 ];
 const WIDTHS = [...COLUMNS.map(c => c.width), "5.7em"].join(" ");

@@ -100,14 +100,14 @@ class View {
     let item = this.rows.get(id);
     if (!item) {
       const el = mk("li", { class: "wb-row" });
-      item = { el, cells: ["wb-status", "wb-actor", "wb-label", "wb-time", "wb-figures"].map(name => mk("span", { class: name })) };
+      item = { el, cells: ["wb-status", "wb-actor", "wb-label", "wb-figures", "wb-time"].map(name => mk("span", { class: name })) };
       el.append(...item.cells);
       this.rows.set(id, item);
       this.list.append(el);
     }
     item.el.dataset.status = status;
     item.el.style.setProperty("--wb-depth", Math.min(Number(depth) || 0, 12));
-    [STATUS[status] ?? status, actor, label, time(seconds), figures].forEach((value, i) => this.cell(item.cells[i], String(value ?? "")));
+    [STATUS[status] ?? status, actor, label, figures, time(seconds)].forEach((value, i) => this.cell(item.cells[i], String(value ?? "")));
   }
   cell(node, text) {
     const shown = visible(clip(text, 300));

