@@ -200,7 +200,7 @@ def test_a_span_comes_back_from_json() -> None:
         ("![x][r]\n\n[r]: https://evil.example/", "image: x", "<img"),
         ("[click](javascript:alert(1))", ">click</a>", "javascript:"),
         ("[click](vscode://x) [rel](../x)", "#not-a-web-address", "vscode:"),
-        ('[click](https://a.example/"onclick="alert)', ">click</a>", '"onclick'),,
+        ('[click](https://a.example/"onclick="alert)', ">click</a>", '"onclick'),
         ("[click](data:text/html,x)", ">click</a>", "data:"),
         ("[click](ftp://host/x)", 'href="#not-a-web-address"', "ftp:"),
         ("<https://fine.example>", 'href="https://fine.example"', None),

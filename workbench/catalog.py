@@ -107,13 +107,15 @@ def cells(entry: CatalogRow) -> dict[str, str]:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """A template's URI with its placeholders filled in (RFC 6570); raises `UsageError` naming those without a value."""
+    """A template's URI with its placeholders filled in (RFC 6570); raises `UsageError` naming those that lack a value."""
     import uri_template
 
-    names = Template(server="", uri=template, name="").variables
-    if missing := [name for name in names if not values.get(name)]:
+    parsed = Template(server="", uri=template, name="")
+    if missing := [name for name in parsed.required if not values.get(name)]:
         raise UsageError(f"{template} needs values for: {', '.join(missing)}")
-    filled = uri_template.URITemplate(template).expand(**{name: values[name] for name in names})
+    filled = uri_template.URITemplate(template).expand(
+        **{name: values[name] for name in parsed.variables if values.get(name)}
+    )
     if filled is None:
         raise UsageError(f"{template} is no valid URI template (RFC 6570)")
     return str(filled)

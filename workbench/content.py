@@ -57,11 +57,17 @@ class Template:
     @property
     def variables(self) -> tuple[str, ...]:
         """Names between the braces, in order: `crm://tickets{?query,since}` has `query` and `since`."""
-        return tuple(
-            re.sub(r"(\*|:\d+)$", "", name.strip())
-            for _, names in _EXPRESSION.findall(self.uri)
-            for name in names.split(",")
-        )
+        return tuple(name for _, name in self._placeholders())
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Those of `variables` that an expansion cannot do without; `{?query,since}` and its like may stay empty."""
+        return tuple(name for operator, name in self._placeholders() if operator in ("", "+"))
+
+    def _placeholders(self) -> Iterator[tuple[str, str]]:
+        for operator, names in _EXPRESSION.findall(self.uri):
+            for name in names.split(","):
+                yield operator, re.sub(r"(\*|:\d+)$", "", name.strip())
 
     def matches(self, uri: str) -> bool:
         """Whether `uri` could be an expansion of this template, with every placeholder filled in."""
