@@ -19,7 +19,16 @@ from typing import Any
 import pytest
 
 from tests.servers import awkward, raw
-from workbench import ConnectError, NotConnected, NotOffered, RequestTimeout, ServerError, Session, UsageError
+from workbench import (
+    ConnectError,
+    NotConnected,
+    NotOffered,
+    RequestTimeout,
+    ServerError,
+    Session,
+    UsageError,
+    stdio,
+)
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +134,25 @@ def test_no_process_is_left_after_reconnecting_under_the_same_name(wb: Session) 
     wb.connect("s", command=awkward())
     assert gone(pid)
     assert wb.read("urn:isbn:123").parts[0].data == "a book"
+
+
+def test_an_interrupt_during_the_handshake_leaves_no_process(wb: Session) -> None:
+    """P04, P05."""
+    started: list[int] = []
+    start = stdio.Server.start.__func__  # type: ignore[attr-defined]
+
+    async def noted(cls: Any, *arguments: Any) -> stdio.Server:
+        server: stdio.Server = await start(cls, *arguments)
+        started.append(server.pid)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return server
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(stdio.Server, "start", classmethod(noted))
+        wb.connect("mute", command=[sys.executable, "-c", "import sys; sys.stdin.read()"])
+    assert gone(started[0])
+    assert wb.connections == {}
+    assert [span.status for span in wb.spans] == ["cancelled"]
 
 
 _KERNEL = """

@@ -34,6 +34,7 @@ from .content import (
     ToolResult,
 )  # fmt: skip
 from .errors import ConnectError, NotConnected, RequestTimeout, ServerError
+from .recorder import describe
 from .secret import Secret, mask
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ __all__ = ["Connection", "Target", "Timed"]
 T = TypeVar("T")
 _METHOD_NOT_FOUND, _CONNECTION_CLOSED, _TIMED_OUT = -32601, -32000, 408
 _MOST_PAGES = 10_000
+_CLOSE_SECONDS = 3.0
 _STREAM_SECONDS = 300.0  # a server may keep its event stream silent for that long; requests have their own timeout
 
 
@@ -97,6 +99,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
         self._ended = False
+        self._failure: str | None = None
 
     @property
     def name(self) -> str:
@@ -150,7 +153,10 @@ class Connection:
         """Close it from any task; done when the server process is gone."""
         self._closing.set()
         if self._owner is not None:
-            await asyncio.wait([self._owner])
+            # Over HTTP closing is a request too, and a server that is gone may not answer it.
+            await asyncio.wait([self._owner], timeout=_CLOSE_SECONDS)
+            self._owner.cancel()
+            await asyncio.wait([self._owner], timeout=_CLOSE_SECONDS)
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
         sdk.load()
@@ -178,6 +184,8 @@ class Connection:
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(_plain(error))
+            elif not self._closing.is_set():
+                self._failure = f"The connection failed: {self.mask(describe(_plain(error)))}."
         finally:
             self._ended = True
             if not ready.done():
@@ -229,7 +237,7 @@ class Connection:
     def _evidence(self) -> list[str]:
         """What the process left behind: exit status, stderr, and stray stdout where there is no stderr."""
         if self._process is None:
-            return []
+            return [self._failure] if self._failure else []
         status = self._process.returncode
         lines = self.stderr()
         found = [] if status is None else [f"Its process ended with status {status}."]

@@ -241,17 +241,6 @@ class Session:
         """What all connected servers offer together, as listed when they were connected."""
         return reduce(Offer.__add__, self._offers.values(), Offer())
 
-    def refresh(self) -> Offer:
-        """List everything again."""
-
-        async def again() -> None:
-            for name, connection in self.connections.items():
-                if connection.alive:
-                    self._offers[name] = await connection.offer()
-
-        self.loop.run(again())
-        return self.offer
-
     # -- reading and attaching
 
     def read(self, uri: str, server: str | None = None) -> Content:
