@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.content import Offer
+from workbench.content import Offer, visible
 from workbench.ledger import KINDS, totals
 from workbench.sessions import Turn
 from workbench.span import Span, Usage, fold, sentence, tree
@@ -256,6 +256,6 @@ def test_the_static_catalog_has_fifty_rows_and_the_count() -> None:
 
 @given(st.text(max_size=300))
 def test_a_name_is_shown_without_control_characters_and_says_what_it_lost(name: str) -> None:
-    shown = rows.visible(name, 100)
+    shown = visible(name, 100)
     assert all(c.isprintable() for c in shown)
     assert len(name) <= 100 or shown.endswith(f"(+{len(name) - 100} characters)")

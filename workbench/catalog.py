@@ -65,13 +65,17 @@ def _offered(offer: Offer) -> Iterable[CatalogRow]:
 def rows(
     offer: Offer, attached: Iterable[tuple[str, str]], spans: Iterable[Span], kinds: Iterable[Kind]
 ) -> dict[str, CatalogRow]:
-    """All entries of these kinds by key, with their state. What was read through a template or a link has a row too."""
+    """All entries of these kinds by key, with their state. What was read through a template or a link has a row too.
+
+    Of servers that are not connected any more, only what is still attached has a row.
+    """
     kinds = tuple(kinds)
     found = {entry.key: entry for entry in _offered(offer) if entry.kind in kinds}
     if "resource" not in kinds:
         return found
+    connected = {entry.server for entry in _offered(offer)}
     for span in spans:
-        if span.kind == "read" and span.status in ("ok", "error") and "server" in span.detail:
+        if span.kind == "read" and span.status in ("ok", "error") and span.detail.get("server") in connected:
             _note(found, span)
     for server, uri in attached:
         before = found.get(f"resource {server} {uri}") or _new("resource", server, uri)

@@ -32,6 +32,7 @@ from .content import (
     Template,
     Tool,
     ToolResult,
+    visible,
 )  # fmt: skip
 from .errors import ConnectError, NotConnected, RequestTimeout, ServerError
 from .recorder import describe
@@ -45,6 +46,7 @@ __all__ = ["Connection", "Target", "Timed"]
 T = TypeVar("T")
 _METHOD_NOT_FOUND, _CONNECTION_CLOSED, _TIMED_OUT = -32601, -32000, 408
 _MOST_PAGES = 10_000
+_LONGEST = 2000  # characters of a server's error text; what is over is counted, not shown
 _CLOSE_SECONDS = 3.0
 _STREAM_SECONDS = 300.0  # a server may keep its event stream silent for that long; requests have their own timeout
 
@@ -176,7 +178,7 @@ class Connection:
                     answer = await session.initialize()
                     self.capabilities = answer.capabilities.model_dump(exclude_none=True)
                     self.protocol = str(answer.protocolVersion)
-                    self.server_info = f"{answer.serverInfo.name} {answer.serverInfo.version}"
+                    self.server_info = visible(f"{answer.serverInfo.name} {answer.serverInfo.version}")
                     self._session = session
                     if not ready.done():
                         ready.set_result(None)
@@ -267,7 +269,7 @@ class Connection:
                 wire.request(method, params), wire.answer_type(), timedelta(seconds=seconds)
             )
         except McpError as error:
-            code, text = error.error.code, self.mask(error.error.message)
+            code, text = error.error.code, visible(self.mask(error.error.message), _LONGEST)
             if code == _CONNECTION_CLOSED and (self._ended or text == "Connection closed"):
                 raise NotConnected(await self._died()) from None
             if code == _TIMED_OUT:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 __all__ = [
     "Argument", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template", "Tool",
-    "ToolResult",
+    "ToolResult", "harmless", "visible",
 ]  # fmt: skip
 
 
@@ -246,3 +246,16 @@ def digest(parts: Iterable[Part]) -> str:
         sha.update(f"{part.uri}\0{len(data)}\0".encode(errors="replace"))
         sha.update(data)
     return sha.hexdigest()
+
+
+def harmless(text: str) -> str:
+    """A server's text fit to be shown: control and bidi characters as escapes (a terminal and an output area act on some
+    of them), lines and tabs kept."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "" if c == "\r" else f"\\u{ord(c):04x}" for c in text)
+
+
+def visible(text: str, longest: int = 200) -> str:
+    """A server's name fit to be shown: `harmless`, on one line, with a stated end when it is long."""
+    more = len(text) - longest
+    shown = " ".join(harmless(text[:longest]).split())
+    return shown if more <= 0 else f"{shown}… (+{more:,} characters)"

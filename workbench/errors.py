@@ -16,6 +16,8 @@ without a traceback; the cell still fails, so that batch runs stop.
 
 from __future__ import annotations
 
+from .content import harmless
+
 __all__ = [
     "ConnectError", "ModelError", "NotConnected", "NotOffered", "RequestTimeout", "ServerError", "Stopped", "UsageError",
     "WorkbenchError",
@@ -27,7 +29,7 @@ class WorkbenchError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         # IPython asks the exception itself; the frames would tell the user nothing and print arguments under %xmode Verbose.
-        return [f"{type(self).__name__}: {self}"]
+        return [harmless(f"{type(self).__name__}: {self}")]
 
 
 class UsageError(WorkbenchError):

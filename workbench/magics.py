@@ -288,7 +288,7 @@ def agent_options() -> None:
 def _show(text: str) -> None:
     from IPython.display import display
 
-    from .notebook import harmless
+    from .content import harmless
 
     display({"text/plain": harmless(text)}, raw=True)
 
@@ -342,6 +342,8 @@ def unload(ip: Any) -> None:
 
     if _current is None:
         return
+    for board in _current.boards:
+        board.widget.close()
     _current.session.close()
     _current = None
     del ip.magics_manager.magics["line"]["mcp"], ip.magics_manager.magics["cell"]["agent"]

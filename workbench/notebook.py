@@ -13,17 +13,18 @@ from IPython.display import display
 
 from . import catalog
 from .catalog import CatalogRow, Kind
+from .content import harmless, visible
 from .errors import Stopped, UsageError
 from .graph import Call, Verdict
 from .media import human_size, shown
 from .span import Span
 from .view import html, text
-from .view.rows import label, visible
+from .view.rows import label
 
 if TYPE_CHECKING:
     from .sessions import Approve, Event, Session, Turn
 
-__all__ = ["Board", "ask", "harmless", "preview", "show_catalog"]
+__all__ = ["Board", "ask", "preview", "show_catalog"]
 
 PREVIEW = 20_000
 """Characters of a content that are shown to a person; how many more there are is said."""
@@ -42,11 +43,6 @@ def preview(content: Any, longest: int = PREVIEW) -> tuple[str, str]:
     if len(whole) > longest:
         notes.append(f"{len(whole) - longest:,} of {len(whole):,} characters are not shown here")
     return harmless(whole[:longest]), "; ".join(notes)
-
-
-def harmless(text: str) -> str:
-    """Control and bidi characters as escapes: an output area would act on some of them."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "" if c == "\r" else f"\\u{ord(c):04x}" for c in text)
 
 
 class Board:
@@ -78,6 +74,9 @@ class Board:
     def sync(self) -> None:
         """Send the rows that have changed since."""
         before, self._entries = self._entries, self._now()
+        if before.keys() - self._entries.keys():  # a server was disconnected
+            self.widget.replace(list(self._entries.values()))
+            return
         for key, entry in self._entries.items():
             if before.get(key) != entry:
                 self.widget.update(entry)

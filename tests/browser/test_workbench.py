@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ AWKWARD = Path(__file__).parents[1] / "servers/awkward.py"
 ATTACHED = "[a.uri for a in __import__('workbench').session().attachments.values()]"
 MATRIX, SUBSCRIPTION = "sap-btp://sum-abap-v1", "crm://customer/4471/subscription"
 QUESTION = "Which products does the SUM ABAP test matrix cover, and in what output format?"
+# A catalog that its page cannot put in the place of the static table, as in other frontends than JupyterLab.
+HOMELESS = """\
+from workbench import notebook
+saved = notebook.static_catalog
+notebook.static_catalog, notebook.PATIENCE = (lambda rows, session, home: saved(rows, session)), 0.1
+%mcp resources"""
 # What JupyterLab reports without us, too, where a notebook is opened without a kernel.
 LABS_OWN = {
     "Cannot read properties of null (reading 'kernel')",
@@ -47,8 +54,13 @@ def test_clicks_in_the_catalog_attach_detach_preview_and_say_why_a_read_failed(n
         "%load_ext workbench\n%mcp connect demo",
         f"%mcp connect awkward -- {sys.executable} {AWKWARD}",
         "%mcp resources",
+        HOMELESS,
+        "%mcp disconnect awkward",
+        "%unload_ext workbench",
     )
-    nb.run_all()
+    for index in range(4):
+        nb.run_cell(index)
+    expect(nb.output(3).get_by_role("grid")).to_be_visible()
     table = nb.output(2)
     expect(table.get_by_role("status").first).to_have_text("29 of 29")
 
@@ -92,6 +104,11 @@ def test_clicks_in_the_catalog_attach_detach_preview_and_say_why_a_read_failed(n
     expect(table.get_by_role("status").first).to_contain_text(f"attached {SUBSCRIPTION}")
     table.get_by_role("searchbox").fill("")
     _pictures(nb, 2, "catalog")
+    nb.run_cell(4)
+    expect(table.get_by_role("status").first).to_contain_text("10 of 10")  # those of demo, and what is attached
+    nb.run_cell(5)
+    expect(table.get_by_role("grid")).to_have_count(0)
+    expect(table.get_by_role("table")).to_be_visible()
     _assert_quiet(nb)
 
 
@@ -104,7 +121,7 @@ def _assert_keys_stay_in(nb: Notebook, focused: Locator) -> None:
     assert nb.page.evaluate("panel.content.widgets.length") == cells
 
 
-def test_a_turn_is_live_while_it_runs_and_is_read_later_without_a_kernel_or_trust(notebook: Open) -> None:
+def test_an_ended_turn_and_the_catalog_are_read_later_without_a_kernel_and_without_trust(notebook: Open) -> None:
     nb = notebook(
         "%load_ext workbench\nimport os; os.environ['DEMO_TOKEN'] = 'geheim' * 3",
         "%mcp connect demo --env DEMO_TOKEN",
@@ -121,6 +138,9 @@ def test_a_turn_is_live_while_it_runs_and_is_read_later_without_a_kernel_or_trus
     _pictures(nb, 3, "turn")
     saved = nb.save()
     _assert_saved_well(saved)
+    nb.page.evaluate("() => panel.sessionContext.session.kernel.restart()")
+    expect(nb.output(2).get_by_role("table")).to_be_visible()  # and no widget that nobody answers
+    expect(nb.output(2).get_by_role("grid")).to_have_count(0)
     nb.close()
 
     # Changed outside, so that its signature is not right any more: a stranger's notebook.
@@ -168,7 +188,7 @@ workbench.session().model = model = Scripted(replies=[{", ".join(replies)}])"""
 SEARCH = """Reply(text="I look for tickets.", calls=(Call(id="c1", name="demo__search_tickets", args={"query": "export"}),))"""
 
 
-def test_a_person_approves_denies_and_stops_in_the_running_cell(notebook: Open) -> None:
+def test_a_turn_is_live_and_a_person_approves_denies_and_stops_in_its_running_cell(notebook: Open) -> None:
     nb = notebook(
         "%load_ext workbench\n%mcp connect demo",
         _scripted(

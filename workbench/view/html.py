@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..content import Offer
+from ..content import Offer, visible
 from ..span import Span
 from . import rows
 from .markdown import render
-from .rows import visible
 
 if TYPE_CHECKING:
     import jinja2
@@ -49,7 +48,13 @@ def _render(template: str, **values: Any) -> str:
 def trace(spans: Iterable[Span]) -> str:
     """The trace of one turn as HTML: the same rows and figures as `text.trace`."""
     spans = tuple(spans)
-    return _render("trace.html.j2", rows=rows.rows(spans), totals=rows.summed(spans), calls=rows.composed(spans))
+    return _render(
+        "trace.html.j2",
+        rows=rows.rows(spans),
+        estimate_head=rows.estimate_head(spans),
+        totals=rows.summed(spans),
+        calls=rows.composed(spans),
+    )
 
 
 def answer(text: str) -> str:

@@ -7,20 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import ledger
+from ..content import visible
 from ..media import human_size
 from ..span import Span, tree
 
-__all__ = ["Row", "composed", "label", "rows", "summed", "visible"]
+__all__ = ["Row", "composed", "estimate_head", "label", "rows", "summed"]
 
 _WIDTH = 24
-_LONGEST = 200
 UNKNOWN = "–"
-
-
-def visible(text: str, longest: int = _LONGEST) -> str:
-    """A server's string fit to be shown: control and bidi characters as escapes, and a stated end when it is long."""
-    shown = "".join(c if c.isprintable() else " " if c in "\n\t\r" else f"\\u{ord(c):04x}" for c in text[: longest + 1])
-    return shown if len(text) <= longest else f"{shown[:longest]}… (+{len(text) - longest:,} characters)"
 
 
 @dataclass(frozen=True)
@@ -150,6 +144,12 @@ def composed(spans: Iterable[Span]) -> list[dict[str, Any]]:
         }
         for line in ledger.composition(spans)
     ]
+
+
+def estimate_head(spans: Iterable[Span]) -> str:
+    """The head of the column of estimates, with the name of whoever counted."""
+    names = dict.fromkeys(str(span.detail["counter"]) for span in spans if span.detail.get("counter"))
+    return f"tokens estimated ({', '.join(names)})" if names else "tokens estimated"
 
 
 def summed(spans: Iterable[Span]) -> list[str]:

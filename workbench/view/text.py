@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from ..content import visible
 from ..span import Span
 from . import rows
-from .rows import visible
 
 if TYPE_CHECKING:
     from ..sessions import Turn
@@ -37,34 +38,17 @@ def _composition(line: dict[str, Any]) -> str:
 def trace(spans: Iterable[Span]) -> str:
     """The trace of one turn: a row a span, the totals, and what each provider call's input was made of."""
     spans = tuple(spans)
-    head = (
-        "step",
-        "who",
-        "server",
-        "status",
-        "seconds",
-        "bytes",
-        "tokens reported",
-        "tokens estimated",
-        "waterfall",
-        "note",
-    )
-    body = [
-        (
-            "  " * r.depth + r.label,
-            r.actor,
-            r.server,
-            r.status,
-            r.seconds,
-            r.bytes,
-            r.measured,
-            r.estimated,
-            r.bar,
-            r.note,
-        )
-        for r in rows.rows(spans)
-    ]
-    lines = [table(head, body), "", "Total: " + ", ".join(rows.summed(spans)) + "."]
+    columns: dict[str, Callable[[rows.Row], str]] = {
+        "step": lambda r: "  " * r.depth + r.label,
+        "who": attrgetter("actor"),
+        **{name: attrgetter(name) for name in ("server", "status", "seconds", "bytes")},
+        "tokens reported": attrgetter("measured"),
+        rows.estimate_head(spans): attrgetter("estimated"),
+        "waterfall": attrgetter("bar"),
+        "note": attrgetter("note"),
+    }
+    body = [[cell(row) for cell in columns.values()] for row in rows.rows(spans)]
+    lines = [table(list(columns), body), "", "Total: " + ", ".join(rows.summed(spans)) + "."]
     return "\n".join(lines + [f"Input of {_composition(line)}" for line in rows.composed(spans)])
 
 

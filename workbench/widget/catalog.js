@@ -77,9 +77,13 @@ const quoted = text => /^[^\s'"\\]+$/.test(text) ? text : `'${text.replaceAll("'
 
 // What a model instance knows, shared by its views.
 class Store {
-  rows = []; index = new Map(); servers = new Set(); uris = new Map(); values = new Map();
-  total = null; held = 0; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set();
+  values = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set();
 
+  constructor() { this.empty(); }
+  empty() {
+    Object.assign(this, { rows: [], index: new Map(), servers: new Set(), uris: new Map(), held: 0 });
+    for (const view of this.views) view.chosen = -1;
+  }
   put(at, [key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables]) {
     const old = this.rows[at];
     if (old) this.uris.set(old.uri, this.uris.get(old.uri) - 1);
@@ -93,6 +97,7 @@ class Store {
   receive(message) {
     const { kind, key } = message;
     if (kind === "rows") {
+      if (message.from === 0) this.empty();
       this.total = message.total;
       message.rows.forEach((row, i) => this.put(message.from + i, row));
       this.wait();
@@ -323,10 +328,12 @@ class View {
       : value[a] < value[b] ? -sign : value[a] > value[b] ? sign : a - b);
   }
   options(servers) {
-    if (this.server.options.length === servers.length + 1) return;
+    if (servers.join("\n") === this.names) return;
+    this.names = servers.join("\n");
     const kept = this.server.value;
     this.server.replaceChildren(new Option("all servers", ""), ...servers.map((name, i) => new Option(visible(clip(name, 60)), i + 1)));
     this.server.value = kept;
+    if (this.server.selectedIndex < 0) this.server.selectedIndex = 0;
   }
 
   get row() { return this.chosen < 0 ? null : this.store.rows[this.chosen]; }
@@ -437,6 +444,7 @@ function settle(store, home) {
       el.remove();
       swap(node, false);
     }
+    views.clear();
   };
 }
 
@@ -449,6 +457,7 @@ export default () => {
       model.on("msg:custom", message => store.receive(message));
       store.wait();
       const home = model.get("home"), leave = home ? settle(store, home) : () => {};
+      model.on("comm_live_update", leave);  // the kernel was restarted: nobody would answer a click
       return () => { clearTimeout(store.timer); leave(); };
     },
     render({ el }) {

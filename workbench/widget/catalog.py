@@ -50,13 +50,17 @@ class Catalog(anywidget.AnyWidget):
         home: str = "",
     ) -> None:
         super().__init__(home=home)
+        self._act, self._static = act, dict(static)
+        self.on_msg(self._clicked)
+        self.replace(rows)
+
+    def replace(self, rows: Sequence[CatalogRow]) -> None:
+        """Show these rows and no others."""
         # Keyed by what the page knows the row by: a key with a lone surrogate cannot be sent as it is.
         self._rows = {clean(row.key): row for row in rows}
         if len(self._rows) < len(rows):
             msg = f"{len(rows) - len(self._rows)} of {len(rows)} rows have a key that another row has too"
             raise ValueError(msg)
-        self._act, self._static = act, dict(static)
-        self.on_msg(self._clicked)
         self._send_rows()
 
     def update(self, row: CatalogRow) -> None:
