@@ -393,7 +393,7 @@ def test_a_read_with_no_or_odd_contents_is_no_crash(answering: Callable[..., Ses
     odd = [{}, {"contents": []}, {"contents": "x"}, {"contents": [3, {"text": 5}, {"uri": 7, "text": "kept"}]}]
     wb = answering({"resources/list": [{"resources": [{"uri": "a:1"}]}], "resources/read": odd})
     parts = [[part.data for part in wb.read("a:1").parts] for _ in odd]
-    assert parts == [[], [], [], [b"", "kept"]]
+    assert parts == [[], [], [], ["[This part holds neither text nor data.]", "kept"]]
 
 
 # -- bad input

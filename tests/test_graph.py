@@ -153,7 +153,7 @@ def test_what_a_tool_links_to_may_be_read_in_this_conversation_only(one: Session
         assert "annual" in said["2-0"]
         assert one.spans[-2].detail["linked_by"] == "1-0"
         _, model = ask(one, read, "done", new=False)
-        assert "annual" in results(model.seen[1])["0-0"]
+        assert "annual" in model.seen[1][-1].content
         _, model = ask(one, read, "done", new=True)
         assert "nobody offers" in results(model.seen[1])["0-0"]
     finally:
@@ -294,6 +294,19 @@ def test_arguments_that_are_no_json_get_a_result_too(one: Session) -> None:
     turn = one.ask("go", model=model, new=True)
     assert turn.answer == "done"
     assert "not valid JSON" in results(model.seen[1])["1"]
+
+
+def test_ids_that_a_provider_uses_again_do_not_mix_results_up(one: Session) -> None:
+    first = Reply(calls=(Call(id="call_0", name="read_resource", args={"uri": "urn:isbn:123"}),))
+    second = Reply(calls=(Call(id="call_0", name="read_resource", args={"uri": "file:///C:/x"}),))
+    turn = one.ask("go", model=Scripted(replies=[first, second, Reply(text="done")]), new=True)
+    assert_valid(turn.messages)
+    read = [str(m.content) for m in turn.messages if isinstance(m, ToolMessage)]
+    assert "a book" in read[0]
+    assert "on drive C" in read[1]
+    turn = one.ask("go", model=Scripted(replies=[first, Reply(text="done")]))
+    made = [call["id"] for m in one._thread if isinstance(m, AIMessage) for call in m.tool_calls]
+    assert len(made) == len(set(made)) == 3
 
 
 # -- attachments

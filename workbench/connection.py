@@ -1,4 +1,4 @@
-"""One open session with one MCP server. The only module that knows `mcp`, which it imports when the first one opens.
+"""One open session with one MCP server. With `wire.py` and `sdk.py` the only place that knows `mcp`, imported when needed.
 
 `import mcp` costs about two seconds of CPU, and its types rewrite URIs; so requests go out and answers come back as plain
 dicts through `ClientSession.send_request`, and are read into the words of `content.py` here. What a server got wrong
@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from . import sdk, stdio, wire
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Target", "Timed"]
 
 T = TypeVar("T")
-_METHOD_NOT_FOUND, _CONNECTION_CLOSED, _TIMED_OUT = -32601, -32000, 408
+_METHOD_NOT_FOUND, _CONNECTION_CLOSED = -32601, -32000
 _MOST_PAGES = 10_000
 _LONGEST = 2000  # characters of a server's error text; what is over is counted, not shown
 _CLOSE_SECONDS = 3.0
@@ -65,6 +63,9 @@ class Target:
     timeout: float = 60.0
     """Seconds for the handshake and for each request."""
 
+    hidden: tuple[Secret, ...] = ()
+    """What a variable in the command or the URL stood for, and what a URL holds that is nobody's business."""
+
     @property
     def where(self) -> str:
         """What was typed, for messages; secrets masked."""
@@ -72,7 +73,7 @@ class Target:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        return (*self.env.values(), *self.headers.values())
+        return (*self.env.values(), *self.headers.values(), *self.hidden)
 
 
 class Timed(NamedTuple):
@@ -95,7 +96,6 @@ class Connection:
         self.server_info = ""
         self.capabilities: Mapping[str, Any] = {}
         self.protocol: str | None = None
-        self.opened_in: float | None = None
         self._process: stdio.Server | None = None
         self._session: ClientSession | None = None
         self._closing = asyncio.Event()
@@ -137,7 +137,6 @@ class Connection:
 
     async def open(self) -> None:
         """Connect and shake hands. Raises `ConnectError`; nothing is left running then."""
-        started = time.perf_counter()
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(ready))
         try:
@@ -148,8 +147,7 @@ class Connection:
             ready.exception()  # looked at, whichever of the two it was
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise ConnectError(self._refusal(error)) from None
-        self.opened_in = time.perf_counter() - started
+            raise ConnectError(self.refusal(error)) from None
 
     async def close(self) -> None:
         """Close it from any task; done when the server process is gone."""
@@ -170,7 +168,6 @@ class Connection:
             if isinstance(message, Exception) and self.target.url and not ready.done():
                 ready.set_exception(message)
 
-        quiet_logging()
         try:
             async with self._transport() as (read, write):
                 info = Implementation(name="mcp-agent-workbench", version="0.1.0")
@@ -204,13 +201,15 @@ class Connection:
         elif self.target.transport == "sse":
             from mcp.client.sse import sse_client
 
-            async with sse_client(str(self.target.url), headers=headers, timeout=self.target.timeout) as streams:
+            url, seconds = str(self.target.url), self.target.timeout
+            async with sse_client(url, headers, seconds, sse_read_timeout=max(_STREAM_SECONDS, 2 * seconds)) as streams:
                 yield streams
         else:
             import httpx
             from mcp.client.streamable_http import streamable_http_client
 
-            timeout = httpx.Timeout(self.target.timeout, read=_STREAM_SECONDS)
+            seconds = self.target.timeout
+            timeout = httpx.Timeout(seconds, read=max(_STREAM_SECONDS, 2 * seconds))  # ours ends a request, not httpx
             async with (
                 httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=True) as client,
                 streamable_http_client(str(self.target.url), http_client=client) as (read, write, _),
@@ -220,8 +219,11 @@ class Connection:
     def _server_ended(self) -> None:
         self._ended = True
 
-    def _refusal(self, error: BaseException) -> str:
-        if isinstance(error, TimeoutError):
+    def refusal(self, error: BaseException) -> str:
+        """Why it could not be connected: what was tried, what was found, what to try next."""
+        if isinstance(error, NotConnected):
+            found = "it ended before it had listed what it offers"
+        elif isinstance(error, TimeoutError):
             found = f"no answer to the handshake within {self.target.timeout:g} s"
         elif isinstance(error, FileNotFoundError) and self.target.cwd is None:
             found = f"there is no command {self.target.command[0]!r} on the PATH"
@@ -237,12 +239,13 @@ class Connection:
         return "\n".join([f"{self.name} has ended.", *self._evidence(), f"Start it again: %mcp reconnect {self.name}"])
 
     def _evidence(self) -> list[str]:
-        """What the process left behind: exit status, stderr, and stray stdout where there is no stderr."""
+        """What was left behind: how the connection failed, exit status, stderr, and stray stdout where there is none."""
+        found = [self._failure] if self._failure else []
         if self._process is None:
-            return [self._failure] if self._failure else []
-        status = self._process.returncode
+            return found
+        if (status := self._process.returncode) is not None:
+            found.append(f"Its process ended with status {status}.")
         lines = self.stderr()
-        found = [] if status is None else [f"Its process ended with status {status}."]
         if lines:
             return [*found, "Its last lines on stderr:", *(f"    {line}" for line in lines)]
         stray = self.stray()
@@ -265,18 +268,18 @@ class Connection:
 
         session, seconds = self.session, self.target.timeout
         try:
-            answer = await session.send_request(
-                wire.request(method, params), wire.answer_type(), timedelta(seconds=seconds)
-            )
+            # Around the whole of it: the SDK's own timeout begins when the request is written, which may never be.
+            async with asyncio.timeout(seconds):
+                answer = await session.send_request(wire.request(method, params), wire.answer_type())
+        except TimeoutError:
+            raise RequestTimeout(
+                f"{self.name} did not answer {method} within {seconds:g} s; the connection is still open. "
+                f"Connect again with a longer --timeout if it needs more."
+            ) from None
         except McpError as error:
             code, text = error.error.code, visible(self.mask(error.error.message), _LONGEST)
             if code == _CONNECTION_CLOSED and (self._ended or text == "Connection closed"):
                 raise NotConnected(await self._died()) from None
-            if code == _TIMED_OUT:
-                raise RequestTimeout(
-                    f"{self.name} did not answer {method} within {seconds:g} s; the connection is still open. "
-                    f"Reconnect with a longer --timeout if it needs more."
-                ) from None
             raise ServerError(f"{self.name} answered {method} with an error: {text} (code {code})", code) from None
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
             raise NotConnected(await self._died()) from None
@@ -308,10 +311,15 @@ class Connection:
                 except (KeyError, TypeError, AttributeError, ValueError):
                     problems.append(f"{self.name}: entry {number} of {method} is left out: it has no valid name or URI")
                     continue
-                found.setdefault(str(getattr(made, "uri", None) or getattr(made, "name", None)), made)
+                identity = str(getattr(made, "uri", None) or getattr(made, "name", None))
+                if identity in found:
+                    problems.append(f"{self.name}: {method} lists {visible(identity)} twice; the first entry stands")
+                found.setdefault(identity, made)
         except ServerError as error:
             if error.code != _METHOD_NOT_FOUND:
                 problems.append(f"{error}; {len(found)} entries had come before")
+        except RequestTimeout as error:
+            problems.append(f"{error} {len(found)} entries had come before.")
         return tuple(found.values())
 
     async def _entries(self, method: str, key: str, problems: list[str]) -> AsyncIterator[tuple[int, Any]]:
@@ -347,19 +355,18 @@ class Connection:
     def listing(self, tools: Sequence[Tool]) -> Any:
         """A session for the adapters' `load_mcp_tools` that lists exactly `tools`.
 
-        They are listed already, all pages; here each is checked by itself, so that one that the SDK's types refuse costs
-        one tool and not all of them.
+        They are listed already, all pages. A schema that is not an object's, which providers refuse with the whole request,
+        becomes one.
         """
         from mcp import types
 
-        valid: list[types.Tool] = []
-        for tool in tools:
-            schema = {"type": "object", "properties": {}, **tool.schema}
-            valid.append(types.Tool(name=tool.name, title=tool.title, description=tool.description, inputSchema=schema))
+        def valid(tool: Tool) -> types.Tool:
+            schema = {**tool.schema, "type": "object", "properties": _mapping(tool.schema.get("properties"))}
+            return types.Tool(name=tool.name, title=tool.title, description=tool.description, inputSchema=schema)
 
         class Listing:
             async def list_tools(self, cursor: str | None = None) -> types.ListToolsResult:
-                return types.ListToolsResult(tools=valid)
+                return types.ListToolsResult(tools=[valid(tool) for tool in tools])
 
         return Listing()
 
@@ -369,12 +376,6 @@ class Connection:
         waited = time.perf_counter()
         value = decode(raw)
         return Timed(value, waited - started, time.perf_counter() - waited)
-
-
-def quiet_logging() -> None:
-    """Keep the SDK's log lines out of the running cell: with a handler of its own, logging's last resort stays silent."""
-    for name in ("mcp", "httpx", "httpcore", "langchain_mcp_adapters"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 def _plain(error: BaseException) -> Exception:
@@ -461,11 +462,14 @@ def _part(raw: Mapping[str, Any], uri: str) -> Part:
     return Part(uri=uri, mime=mime, data=_decoded(raw.get("blob")))
 
 
-def _decoded(blob: Any) -> bytes:
+def _decoded(blob: Any) -> bytes | str:
+    """The bytes of a base64 string; a sentence in their place when it is none, so that the parts beside it are not lost."""
+    if not isinstance(blob, str):
+        return "[This part holds neither text nor data.]"
     try:
-        return base64.b64decode(blob if isinstance(blob, str) else "", validate=False)
+        return base64.b64decode("".join(blob.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise ServerError("the server sent a part that is not valid base64") from None
+        return f"[This part could not be decoded: its {len(blob):,} characters are not valid base64.]"
 
 
 def _content(server: str, uri: str, raw: Mapping[str, Any]) -> Content:

@@ -15,44 +15,47 @@ from typing import Any, Literal
 
 __all__ = [
     "Argument", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template", "Tool",
-    "ToolResult", "harmless", "visible",
+    "ToolResult", "clean", "harmless", "visible",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resource:
-    """One entry of `resources/list`. Never its content."""
+class _Entry:
+    """What every entry of a listing has: whose it is, and what it is called."""
 
     server: str
-    uri: str
     name: str
     title: str | None = None
     description: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.title or self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Readable(_Entry):
+    uri: str
     mime: str | None = None
+
+    @property
+    def label(self) -> str:
+        return super().label or self.uri
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(_Readable):
+    """One entry of `resources/list`. Never its content."""
+
     size: int | None = None
     """Bytes, as the server claims; `None` where it does not say."""
     audience: tuple[str, ...] = ()
     priority: float | None = None
 
-    @property
-    def label(self) -> str:
-        return self.title or self.name or self.uri
-
 
 @dataclass(frozen=True, kw_only=True)
-class Template:
+class Template(_Readable):
     """One entry of `resources/templates/list`; `uri` is the RFC 6570 template."""
-
-    server: str
-    uri: str
-    name: str
-    title: str | None = None
-    description: str | None = None
-    mime: str | None = None
-
-    @property
-    def label(self) -> str:
-        return self.title or self.name or self.uri
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -70,25 +73,52 @@ class Template:
                 yield operator, re.sub(r"(\*|:\d+)$", "", name.strip())
 
     def matches(self, uri: str) -> bool:
-        """Whether `uri` could be an expansion of this template, with every placeholder filled in."""
-        return not _EXPRESSION.search(uri) and _pattern(self.uri).fullmatch(uri) is not None
+        """Whether `uri` could be an expansion of this template, with every placeholder filled in.
+
+        False for a template or URI of more than `LONGEST` characters. Never backtracks: the template is a server's, and
+        as a regular expression it could take for ever.
+        """
+        literal, *rest = _EXPRESSION.split(self.uri)
+        if max(len(uri), len(self.uri)) > LONGEST or not uri.startswith(literal) or _EXPRESSION.search(uri):
+            return False
+        ends = 1 << len(literal)  # bit i: what was looked at of the template can end before character i of the URI
+        for operator, literal in zip(rest[::3], rest[2::3], strict=True):
+            ends = _after_literal(_after_gap(ends, operator, uri), literal, uri)
+        return bool(ends >> len(uri) & 1)
 
 
+LONGEST = 8_000
+"""Characters of a template, and of a URI, up to which the two are matched."""
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
-# What each RFC 6570 operator can expand to (section 3.2); the query-like ones may be left out whole.
-_OPERATOR = {
-    "": r"[^/?#]+", "+": r".+", "#": r"(?:\#.*)?", ".": r"(?:\.[^/?#]*)?", "/": r"(?:/[^?#]*)?",
-    ";": r"(?:;[^/?#]*)?", "?": r"(?:\?[^#]*)?", "&": r"(?:&[^#]*)?",
-}  # fmt: skip
+# What no expansion of an RFC 6570 operator contains (section 3.2). All but the first two begin with the operator itself,
+# and may be left out whole.
+_NEVER = {"": "/?#", "+": "", "#": "", ".": "/?#", "/": "?#", ";": "/?#", "?": "#", "&": "#"}
 
 
-@lru_cache(maxsize=1024)
-def _pattern(template: str) -> re.Pattern[str]:
-    out, end = "", 0
-    for found in _EXPRESSION.finditer(template):
-        out += re.escape(template[end : found.start()]) + _OPERATOR[found[1]]
-        end = found.end()
-    return re.compile(out + re.escape(template[end:]), re.DOTALL)
+def _after_gap(ends: int, operator: str, uri: str) -> int:
+    """Where an expansion can end that begins where `ends` has a bit."""
+    allowed = (1 << len(uri)) - 1
+    for character in _NEVER[operator]:
+        allowed &= ~_places(uri, character)
+    optional = operator not in ("", "+")
+    first = ends & allowed & (_places(uri, operator) if optional else -1)
+    # Adding carries each first bit to the end of its run of allowed characters; what changed on the way is the run.
+    run = ((first + allowed) ^ allowed) | first
+    return (run & allowed) << 1 | (ends if optional else 0)
+
+
+def _after_literal(ends: int, literal: str, uri: str) -> int:
+    for character in literal:
+        if not ends:
+            break
+        ends = (ends & _places(uri, character)) << 1
+    return ends
+
+
+@lru_cache(maxsize=256)
+def _places(uri: str, character: str) -> int:
+    """A bit for each place where the character stands."""
+    return int("0" + "".join("01"[c == character] for c in reversed(uri)), 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,34 +131,18 @@ class Argument:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prompt:
+class Prompt(_Entry):
     """One entry of `prompts/list`."""
 
-    server: str
-    name: str
-    title: str | None = None
-    description: str | None = None
     arguments: tuple[Argument, ...] = ()
-
-    @property
-    def label(self) -> str:
-        return self.title or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tool:
+class Tool(_Entry):
     """One entry of `tools/list`. `annotations` are the server's claims: shown, never trusted."""
 
-    server: str
-    name: str
-    title: str | None = None
-    description: str | None = None
     schema: Mapping[str, Any] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        return self.title or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +262,20 @@ def digest(parts: Iterable[Part]) -> str:
     return sha.hexdigest()
 
 
+def clean(value: Any) -> Any:
+    """The same JSON with surrogates paired up, and those without a partner as U+FFFD: UTF-8, so the wire, has none."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, (list, tuple)):
+        return [clean(item) for item in value]
+    return {clean(name): clean(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
+def one_line(text: str) -> str:
+    """A server's name as a model sees it: `clean`, all whitespace as single blanks, so that it cannot pose as a line."""
+    return " ".join(str(clean(text)).split())
+
+
 def harmless(text: str) -> str:
     """A server's text fit to be shown: control and bidi characters as escapes (a terminal and an output area act on some
     of them), lines and tabs kept."""
@@ -259,3 +287,12 @@ def visible(text: str, longest: int = 200) -> str:
     more = len(text) - longest
     shown = " ".join(harmless(text[:longest]).split())
     return shown if more <= 0 else f"{shown}… (+{more:,} characters)"
+
+
+def clean(value: Any) -> Any:
+    """The same JSON with surrogates paired up, and those without a partner as U+FFFD: UTF-8, so the wire, has none."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, (list, tuple)):
+        return [clean(item) for item in value]
+    return {clean(name): clean(item) for name, item in value.items()} if isinstance(value, dict) else value

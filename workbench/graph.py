@@ -15,16 +15,25 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict, cast
+from uuid import uuid4
 
 from . import ledger, media, models, tokens, tools
-from .content import Content, Link, Message, Offer, Part, PromptResult
+from .content import Content, Link, Message, Offer, Part, PromptResult, clean
 from .errors import ModelError, NotOffered, WorkbenchError
 from .ledger import Piece
 from .recorder import Open, Recorder, describe
 from .span import Actor
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage, HumanMessage
+    from langchain_core.messages import (
+        AIMessage,
+        AIMessageChunk,
+        AnyMessage,
+        BaseMessage,
+        HumanMessage,
+        InvalidToolCall,
+        ToolCall,
+    )
 
     from .connection import Connection, Timed
     from .pattern import Brief
@@ -81,6 +90,8 @@ class Work:
     connections: Mapping[str, Connection]
     gate: Gate
     recorder: Recorder
+    turn: Open
+    """The turn's own span, for what concerns all of it."""
     question: str
     attached: Sequence[Attached] = ()
     history: Sequence[BaseMessage] = ()
@@ -91,11 +102,12 @@ class Work:
     """What this turn has added so far: the question, replies, results. Valid for a provider after `in_order`."""
 
     def __post_init__(self) -> None:
-        self._tools: list[tools.ServerTool] = []
         self._by_name: dict[str, tools.ServerTool] = {}
         self._schemas: list[Any] = []
         self._bound: Any = None
         self._calls = 0
+        # A provider may use an id again in the next step or turn; results are matched by it.
+        self._ids = {call["id"] for message in self.history for call in _calls(message)}
 
     # -- the graph
 
@@ -104,11 +116,13 @@ class Work:
         from langchain_core.messages import HumanMessage
         from langgraph.errors import GraphRecursionError
 
-        self._tools = await tools.server_tools(self.connections, self.offer)
-        self._by_name = {tool.name: tool for tool in self._tools}
-        self._schemas = [*tools.synthetic(self.offer), *(tool.run for tool in self._tools)]
+        made, left_out = await tools.server_tools(self.connections, self.offer)
+        if left_out:
+            self.turn.note(left_out=left_out)
+        self._by_name = {tool.name: tool for tool in made}
+        self._schemas = [*tools.synthetic(self.offer), *(tool.schema for tool in made)]
         self._bound = models.bind(self.model, self._schemas)
-        self.messages.append(HumanMessage(self.question, id="question"))
+        self.messages.append(HumanMessage(clean(self.question), id="question"))
         try:
             async for update in self._graph().astream(
                 {"messages": [], "injected": []}, {"recursion_limit": 3 * MOST_CALLS + 1}, stream_mode="updates"
@@ -156,10 +170,10 @@ class Work:
         from langchain_core.messages import HumanMessage, SystemMessage
 
         system = "\n\n".join(x for x in (self.brief.system, self.brief.catalog) if x)
-        question: Any = self.question
+        question: Any = clean(self.question)
         if self.attached:
-            question = [{"type": "text", "text": x} for x in (*(a.text for a in self.attached), self.question)]
-        return [SystemMessage(system), *self.history, HumanMessage(question)]
+            question = [{"type": "text", "text": x} for x in (*(a.text for a in self.attached), question)]
+        return [SystemMessage(clean(system)), *self.history, HumanMessage(question)]
 
     async def _ask_model(self, added: Sequence[AnyMessage]) -> AIMessage:
         name = models.model_name(self.model)
@@ -193,12 +207,16 @@ class Work:
                 self.on_text(text)
         if whole is None:
             raise ModelError(f"{span.span.name} answered nothing at all; ask again")
-        return _with_ids(_strict(cast("AIMessage", message_chunk_to_message(whole)), whole), self._calls)
+        return _with_ids(_strict(cast("AIMessage", message_chunk_to_message(whole)), whole), self._ids)
 
     def _pieces(self, added: Sequence[AnyMessage]) -> list[Piece]:
         """The request in pieces whose tokens sum to its total: each stretch of it in exactly one."""
         pieces = [Piece("system", "instructions", self.brief.system), Piece("catalog", "catalog", self.brief.catalog)]
-        pieces += [Piece("tools", _schema_owner(x, self._by_name), _schema_text(x)) for x in self._schemas]
+        for schema in self._schemas:
+            own = self._by_name.get(schema["function"]["name"])
+            pieces.append(
+                Piece("tools", own.tool.server if own else "workbench", json.dumps(schema, ensure_ascii=False))
+            )
         pieces += [Piece("history", message.type, _request_text(message)) for message in self.history]
         pieces += [Piece("attachments", a.content.uri, a.text) for a in self.attached]
         pieces.append(Piece("question", "question", self.question))
@@ -225,7 +243,10 @@ class Work:
                 self._refuse(call, f"there is no tool {name!r}; there are: {', '.join(self._names())}")
         except Exception as error:  # whatever went wrong, the model is told and the thread stays valid
             result = ToolMessage(self.recorder.mask(describe(error)), tool_call_id="", status="error")
-        return result.model_copy(update={"tool_call_id": call["id"], "name": name}), injected
+        # `clean`: providers' packages send UTF-8, which has no lone surrogates, and would fail the whole turn.
+        return result.model_copy(
+            update={"content": clean(result.content), "tool_call_id": call["id"], "name": name}
+        ), injected
 
     def _refuse(self, call: Mapping[str, Any], why: str) -> NoReturn:
         """A call that cannot run has happened, too: it has a row in the trace."""
@@ -278,7 +299,7 @@ class Work:
         for item in message.items:
             if isinstance(item, Link):
                 self.links[server, item.uri] = call
-        text = "\n\n".join(tools.item_text(item, server) for item in message.items)
+        text = clean("\n\n".join(tools.item_text(item, server) for item in message.items))
         return HumanMessage(text) if message.role == "user" else AIMessage(text)
 
     async def _server_tool(self, call: Mapping[str, Any], tool: tools.ServerTool) -> Any:
@@ -290,6 +311,7 @@ class Work:
         with self.recorder.span(
             "tool", own.name, "model",
             server=own.server, called_as=tool.name, arguments=arguments, call_id=call["id"], rule=verdict.rule,
+            decided_by=verdict.actor,
         ) as span:  # fmt: skip
             if not verdict.allow:
                 span.set(status="refused")
@@ -367,39 +389,40 @@ def _calls(message: BaseMessage) -> list[dict[str, Any]]:
 
 
 def _strict(message: AIMessage, whole: AIMessageChunk) -> AIMessage:
-    """The message with calls whose arguments are no whole JSON made invalid ones.
+    """The message with calls whose arguments are no whole JSON object made invalid ones.
 
     LangChain closes the brackets of what a reply that was cut left open; such a call must not run with half its arguments.
     """
-    cut = {
-        chunk["index"]: chunk["args"]
-        for chunk in whole.tool_call_chunks
-        if chunk["args"] and not _is_json(chunk["args"])
-    }
-    ids = {chunk["id"]: cut[chunk["index"]] for chunk in whole.tool_call_chunks if chunk["index"] in cut}
-    for call in [call for call in message.tool_calls if call["id"] in ids]:
-        message.tool_calls.remove(call)
-        args = ids[call["id"]]
-        message.invalid_tool_calls.append(
-            {"name": call["name"], "args": args, "id": call["id"], "error": args, "type": "invalid_tool_call"}
-        )
-    return message
+    if not whole.tool_call_chunks:  # a model that does not stream its calls in pieces
+        return message
+    calls: list[ToolCall] = []
+    broken: list[InvalidToolCall] = []
+    for chunk in whole.tool_call_chunks:
+        name, identity, text = chunk["name"] or "", chunk["id"], chunk["args"] or "{}"
+        if (args := _json_object(text)) is not None:
+            calls.append({"name": name, "args": args, "id": identity, "type": "tool_call"})
+        else:
+            broken.append({"name": name, "args": text, "id": identity, "error": text, "type": "invalid_tool_call"})
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
 
-def _is_json(text: str) -> bool:
+def _json_object(text: str) -> dict[str, Any] | None:
     try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
-def _with_ids(message: AIMessage, number: int) -> AIMessage:
-    """A reply whose every call has an id of its own: results are matched by it."""
-    seen: set[str] = set()
-    for index, call in enumerate([*message.tool_calls, *message.invalid_tool_calls]):
-        if not call.get("id") or call["id"] in seen:
-            call["id"] = f"call_{number}_{index}"
+def _with_ids(message: AIMessage, seen: set[str]) -> AIMessage:
+    """The reply with an id for every call that no call of the thread had before; adds them to `seen`."""
+    for call in [*message.tool_calls, *message.invalid_tool_calls]:
+        given = call.get("id")
+        if not given or given in seen:
+            call["id"] = f"call_{uuid4().hex}"
+            for block in message.content if isinstance(message.content, list) else ():
+                if isinstance(block, dict) and given and block.get("id") == given:
+                    block["id"] = call["id"]
         seen.add(str(call["id"]))
     return message
 
@@ -423,16 +446,6 @@ def _whose(message: BaseMessage) -> tuple[str, str]:
 def _request_text(message: BaseMessage) -> str:
     calls = "".join(f"\n{call['name']} {json.dumps(call['args'], ensure_ascii=False)}" for call in _calls(message))
     return _text(message) + calls
-
-
-def _schema_text(tool: Any) -> str:
-    from langchain_core.utils.function_calling import convert_to_openai_tool
-
-    return json.dumps(convert_to_openai_tool(tool), ensure_ascii=False)
-
-
-def _schema_owner(tool: Any, by_name: Mapping[str, tools.ServerTool]) -> str:
-    return by_name[tool.name].tool.server if not isinstance(tool, dict) and tool.name in by_name else "workbench"
 
 
 def in_order(messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:

@@ -14,6 +14,8 @@ from collections.abc import Coroutine
 from concurrent import futures
 from typing import Any, Generic, TypeVar
 
+from .errors import UsageError
+
 __all__ = ["Job", "Loop"]
 
 T = TypeVar("T")
@@ -59,6 +61,7 @@ class Loop:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -66,7 +69,8 @@ class Loop:
             if self._loop is None:
                 # The platform's own class, whatever policy the kernel has set: on Windows a selector loop starts no process.
                 self._loop = _new_loop()
-                threading.Thread(target=self._serve, args=(self._loop,), name="workbench", daemon=True).start()
+                self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="workbench", daemon=True)
+                self._thread.start()
             return self._loop
 
     @staticmethod
@@ -80,7 +84,13 @@ class Loop:
         return Job(self._running(), work).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for `work` on this thread and give its result; `KeyboardInterrupt` cancels it first."""
+        """Wait for `work` on this thread and give its result; `KeyboardInterrupt` cancels it first.
+
+        Raises `UsageError` on the loop's own thread, which would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise UsageError("this would wait for itself: inside a pattern use the `read` it was given, and await it")
         job = Job(self._running(), work)
         try:
             job.start()  # inside the try: an interrupt may arrive before this line is over
@@ -100,23 +110,40 @@ class Loop:
             return await asyncio.wrap_future(job.future)
         except asyncio.CancelledError:
             job.cancel()
-            await asyncio.wait([asyncio.wrap_future(job.future)], timeout=GRACE)
+            ended = asyncio.wrap_future(job.future)
+            await asyncio.wait([ended], timeout=GRACE)
+            if ended.done() and not ended.cancelled():
+                ended.exception()  # looked at, or asyncio would log it
             raise
         finally:
             beat.cancel()
 
     def stop(self) -> None:
-        """End the loop and its thread; the next piece of work starts a new one."""
+        """Cancel what still runs, let it end, and end the loop and its thread; the next piece of work starts a new one."""
         with self._lock:
             loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            thread, self._thread = self._thread, None
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(lambda: loop.create_task(_drain(loop)))
+        if thread is not threading.current_thread():
+            thread.join(2 * GRACE)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
     if sys.platform == "win32":
         return asyncio.ProactorEventLoop()
     return asyncio.SelectorEventLoop()
+
+
+async def _drain(loop: asyncio.AbstractEventLoop) -> None:
+    """Whoever waits for a piece of work is told that it has ended before the loop does."""
+    running = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running, timeout=GRACE)
+    loop.stop()
 
 
 async def _heartbeat() -> None:

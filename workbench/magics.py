@@ -6,6 +6,7 @@ they fail, so that batch runs fail too, and they take no `{variables}`: braces b
 
 from __future__ import annotations
 
+import re
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
@@ -298,7 +299,7 @@ def _show(text: str) -> None:
 
 def _await_agent(lines: list[str]) -> list[str]:
     # An awaiting cell gets clicks and Stop while it runs, a blocking one does not (docs/adr/0003-awaited-cell.md).
-    if lines and lines[0].startswith("%%agent"):
+    if lines and re.match(r"%%agent(?:\s|$)", lines[0]):
         line, body = lines[0][len("%%agent") :].strip(), "".join(lines[1:]) or "\n"  # IPython refuses an empty body
         return [f"await get_ipython().run_cell_magic('agent', {line!r}, {body!r})\n"]
     return lines

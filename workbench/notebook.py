@@ -152,13 +152,18 @@ async def ask(session: Session, question: str, *, headless: bool, approve: Appro
 
     Raises what `Session.aask` raises, and `Stopped` when a person stopped it; the trace is shown first.
     """
-    number = len(session.turns)
-    handle: Any = None
+    numbers: list[int | None] = []
     view = None if headless else _Live(session)
-    if view is not None:
-        handle = display(view.widget, display_id=True)
-        approve = view.gate if approve == "ask" else approve
-    task = asyncio.ensure_future(session.aask(question, approve=approve, live=view.event if view else None, **options))
+
+    def live(event: Event) -> None:
+        if isinstance(event, Span) and event.kind == "turn":
+            numbers.append(event.turn)
+        if view is not None:
+            view.event(event)
+
+    handle = display(view.widget, display_id=True) if view else None
+    gate = view.gate if view and approve == "ask" else approve
+    task = asyncio.ensure_future(session.aask(question, approve=gate, live=live, **options))
     if view is not None:
         view.task = task
     try:
@@ -169,7 +174,7 @@ async def ask(session: Session, question: str, *, headless: bool, approve: Appro
             "the turn was stopped; what had finished is in its trace, and the next question goes on from there"
         ) from None
     finally:
-        _finish(session.turns[number] if len(session.turns) > number else None, handle)
+        _finish(next((turn for turn in session.turns if turn.number in numbers), None), handle)
         if view is not None:
             view.widget.close()
 

@@ -1,4 +1,4 @@
-"""Import `mcp` without the 1.5 seconds of CPU that somebody else's grammar costs.
+"""Import `mcp` quietly, and without the 1.5 seconds of CPU that somebody else's grammar costs.
 
 `mcp` pulls in its server half, that jsonschema, and where JupyterLab is installed jsonschema's format checks import
 `rfc3987_syntax`, which builds a grammar at import. Its one function is put off here until somebody checks an IRI; then the
@@ -7,6 +7,7 @@ real one does it.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,13 @@ _GRAMMAR = "rfc3987_syntax"
 def load() -> None:
     """Import `mcp`; a second call costs nothing."""
     with _deferred():
-        import mcp  # noqa: F401
+        import mcp.shared.session as session
+    # The SDK warns of what a server sends through the root logger, whose first use prints into the running cell and sets
+    # up logging for everybody; under its own name it can be listened to, and stays silent otherwise.
+    session.logging = logging.getLogger(session.__name__)  # type: ignore[assignment,attr-defined]
+    for name in ("mcp", "httpx", "httpcore", "langchain_mcp_adapters"):
+        if not (logger := logging.getLogger(name)).handlers:
+            logger.addHandler(logging.NullHandler())  # else logging's last resort prints it
 
 
 @contextmanager

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote, urlsplit
 
 from .errors import UsageError
 
-__all__ = ["Secret", "expand", "mask"]
+__all__ = ["Secret", "expand", "in_url", "mask", "variables"]
 
 _MASK = "••••"
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
@@ -49,6 +50,22 @@ def mask(text: str, secrets: Iterable[Secret]) -> str:
         if len(word) >= _SHORTEST and word.lower() not in ("bearer", "basic", "token"):
             text = text.replace(word, _MASK)
     return text
+
+
+def in_url(url: str) -> list[Secret]:
+    """The parts of an address that may be credentials: the password, and every value of the query."""
+    try:
+        split = urlsplit(url)
+        spelled = [split.password or "", *(part.partition("=")[2] for part in split.query.split("&"))]
+    except ValueError:
+        return []
+    return [Secret(value) for raw in spelled for value in {raw, unquote(raw)} if value]
+
+
+def variables(text: str, environ: Mapping[str, str] | None = None) -> list[Secret]:
+    """What the variables in `text` stand for; `expand` puts them in."""
+    environ = os.environ if environ is None else environ
+    return [Secret(environ[name]) for name, _ in _VARIABLE.findall(text) if environ.get(name)]
 
 
 def expand(text: str, environ: Mapping[str, str] | None = None) -> str:

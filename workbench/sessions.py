@@ -1,16 +1,18 @@
 """The workbench itself: connections, attachments, the thread and its turns. Works in a script as in a notebook.
 
-All state changes on the background loop, so no lock is needed; the plain methods hand a coroutine to it and wait. The
-`a...` forms are the same for code that awaits (the notebook's `%%agent`).
+What takes more than one step happens on the background loop, so no lock is needed; the plain methods hand a coroutine to
+it and wait. `aask` is `ask` for code that awaits (the notebook's `%%agent`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import inspect
 import sys
+import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import ledger
 from .connection import Connection, Target
 from .content import Content, Offer
-from .errors import NotConnected, NotOffered, UsageError
+from .errors import ConnectError, NotConnected, NotOffered, UsageError
 from .loop import Job, Loop
 from .recorder import Clock, Recorder
-from .secret import Secret, expand, mask
+from .secret import Secret, expand, in_url, mask, variables
 from .span import Actor, Span, fold
 
 if TYPE_CHECKING:
@@ -105,6 +107,15 @@ class Turn:
         return {"text/html": html.turn(self), "text/plain": text.turn(self)}
 
 
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for session in list(_sessions):
+        session.close()
+
+
 class Session:
     """Connections to MCP servers, what is attached, and one thread of turns.
 
@@ -129,10 +140,10 @@ class Session:
         self._snapshots: list[Span] = []
         self._secrets: set[Secret] = set()
         self._numbers = count(1)
-        self._live: Callable[[Event], None] | None = None
+        self._live: tuple[int, Callable[[Event], None]] | None = None
         self._one_turn = asyncio.Lock()
         self.recorder = Recorder(self._record, clock, self.mask)
-        atexit.register(self.close)
+        _sessions.add(self)
 
     def __enter__(self) -> Session:
         return self
@@ -154,8 +165,8 @@ class Session:
 
     def _record(self, span: Span) -> None:
         self._snapshots.append(span)
-        if self._live is not None:
-            self._live(span)
+        if self._live is not None and self._live[0] == span.turn:
+            self._live[1](span)
 
     # -- connecting
 
@@ -175,7 +186,7 @@ class Session:
 
         `connect("demo")` starts the bundled server; otherwise give a `command` (stdio) or a `url`. `env` maps names to
         values, or lists names to pass on from this process. `${NAME}` in `headers` and `env` values is replaced from the
-        environment. `timeout` (seconds) is for the handshake and for each request.
+        environment, as it is in the command and the URL. `timeout` (seconds) is for the handshake and for each request.
 
         Raises `UsageError` before anything is started, `ConnectError` after; a connection of the same name stays then.
         """
@@ -189,12 +200,16 @@ class Session:
             await connection.open()
             try:
                 offer = await connection.offer()
-            except BaseException:
+            except BaseException as error:
                 await connection.close()
+                if isinstance(error, NotConnected):
+                    raise ConnectError(connection.refusal(error)) from None
                 raise
-            if (before := self.connections.get(target.name)) is not None:
-                await before.close()
+            # No await between these two: an interrupt finds the old connection registered, or the new one.
+            before = self.connections.get(target.name)
             self.connections[target.name], self._offers[target.name] = connection, offer
+            if before is not None:
+                await before.close()
             span.note(
                 server=connection.server_info, protocol=connection.protocol, resources=len(offer.resources),
                 templates=len(offer.templates), prompts=len(offer.prompts), tools=len(offer.tools),
@@ -208,18 +223,22 @@ class Session:
         self.loop.run(self._disconnect(name))
 
     async def _disconnect(self, name: str) -> None:
-        await self.connections.pop(name).close()
+        connection = self.connections.pop(name)
         self._offers.pop(name, None)
+        await connection.close()
 
     def reconnect(self, name: str) -> Offer:
         """Open a new session with the same server; the old one is closed when the new one stands."""
         return self.loop.run(self._connect(self.connection(name).target))
 
     def close(self) -> None:
-        """Close every connection and end the background loop. The session can be used again."""
-        if self.connections:
-            self.loop.run(self._close())
-        self.loop.stop()
+        """Close every connection, stop what still runs and end the background loop. The session can be used again."""
+        try:
+            if self.connections:
+                self.loop.run(self._close())
+        finally:  # also after an interrupt: what the loop still holds is ended with it
+            self.loop.stop()
+            self._one_turn = asyncio.Lock()  # a lock belongs to the loop that it was waited on
 
     async def _close(self) -> None:
         connections = list(self.connections.values())
@@ -355,11 +374,16 @@ class Session:
         self.need_server()
         if not question.strip():
             raise UsageError("the question is empty; write it below %%agent")
+        if approve not in ("ask", "all", "none") and not callable(approve):
+            raise UsageError(
+                f"approve={approve!r} is not known; it is ask, all, none, or a function that gets the call"
+            )
         chat, chosen = models.resolve(model or self.model), patterns.resolve(pattern)
         async with self._one_turn:
             if new:
                 self._thread, self._links = [], {}
-            number, self._live, before = next(self._numbers), live, len(self._snapshots)
+            number, before = next(self._numbers), len(self._snapshots)
+            self._live = (number, live) if live else None
             status: Literal["ok", "cancelled", "error"] = "error"
             work: Work | None = None
             answer, added = "", list[Any]()
@@ -367,7 +391,7 @@ class Session:
                 with self.recorder.span("turn", question, "user", turn=number) as span:
                     brief = await chosen(self.offer, lambda uri: self._read(uri, None, "host"))
                     work = graph.Work(
-                        chat, brief, self.offer, self.connections, self._gate(approve), self.recorder, question,
+                        chat, brief, self.offer, self.connections, self._gate(approve), self.recorder, span, question,
                         attached=await self._attached(), history=self._thread, links=self._links,
                         on_text=live or (lambda text: None),
                     )  # fmt: skip
@@ -406,8 +430,13 @@ class Session:
                 reason = f"{call.tool} is a tool of the server {call.server}, and {why}"
                 return Verdict(False, "host", f"approve {approve}", reason)
             with self.recorder.span("gate", call.tool, "user", server=call.server) as span:
-                said = approve(call)
-                verdict = Verdict(said, "user", "asked", "the user said no") if isinstance(said, bool) else await said
+                # On a thread of its own: it may ask with `input()`, or read through this session.
+                said = await asyncio.to_thread(approve, call)
+                verdict = await said if inspect.isawaitable(said) else said
+                if isinstance(verdict, bool):
+                    verdict = Verdict(verdict, "user", "asked", "" if verdict else "the user said no")
+                if not isinstance(verdict, Verdict):
+                    raise UsageError(f"the approve function must answer True or False; it answered {verdict!r}")
                 span.set(actor=verdict.actor, status="ok" if verdict.allow else "refused")
                 span.note(rule=verdict.rule, reason=None if verdict.allow else verdict.reason)
             return verdict
@@ -421,10 +450,9 @@ class Session:
         for key, attachment in list(self.attachments.items()):
             if attachment.refresh == "turn" and key[0] in self.connections:
                 content = await self._read(attachment.uri, attachment.server, "host")
-                attachment = Attachment(
-                    content=content, actor=attachment.actor, refresh="turn", read_at=self.recorder.clock.now()
-                )
-                self.attachments[key] = attachment
+                attachment = replace(attachment, content=content, read_at=self.recorder.clock.now())
+                if key in self.attachments:  # it may have been detached meanwhile
+                    self.attachments[key] = attachment
             content = attachment.content
             text = f"Attached by the {attachment.actor}:\n{media.for_model(content.parts, content.server).text}"
             with self.recorder.span("attach", content.uri, attachment.actor, server=content.server) as span:
@@ -453,10 +481,13 @@ def _target(
         raise UsageError(
             f"{url!r} is no http:// or https:// address; a command goes behind --: %mcp connect {name} -- COMMAND"
         )
-    pairs = env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env)
+    pairs = list(env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env))
+    typed = [*command, *([url] if url else [])]
+    address = expand(url) if url else None
     return Target(
-        name=name, command=tuple(command), cwd=cwd, url=url, timeout=timeout,
+        name=name, command=tuple(map(expand, command)), cwd=cwd, url=address, timeout=timeout,
         env={key: Secret(expand(value)) for key, value in pairs},
         headers={key: Secret(expand(value)) for key, value in headers.items()},
+        hidden=tuple([secret for text in typed for secret in variables(text)] + in_url(address or "")),
         transport=transport if url else "stdio",
     )  # fmt: skip

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ PASSED = (
 )  # fmt: skip
 """Environment variables that every server sees (the SDK's own list); all others are passed by name."""
 _CHUNK = 1 << 18
+_LONGEST = 256 << 20  # bytes of one line; a server that goes on without an end of line would fill the memory
 
 
 class Ring:
@@ -76,13 +78,20 @@ class Server:
         return self._process.returncode
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Lines of stdout without their newline, until the server closes it. A last line without newline counts."""
+        """Lines of stdout without their newline, until the server closes it. A last line without newline counts.
+
+        Raises `ConnectionError` at a line that does not end within 256 MB.
+        """
         assert self._process.stdout is not None
         pieces: list[bytes] = []
+        held = 0
         while chunk := await self._process.stdout.read(_CHUNK):
             if b"\n" not in chunk:  # most chunks of a large reply; `split` is ten times slower to say so
                 pieces.append(chunk)
+                if (held := held + len(chunk)) > _LONGEST:
+                    raise ConnectionError(f"it sent more than {_LONGEST >> 20} MB without an end of line")
                 continue
+            held = 0
             *whole, rest = chunk.split(b"\n")
             for line in whole:
                 yield b"".join((*pieces, line))
@@ -109,15 +118,19 @@ class Server:
     async def stop(self) -> None:
         """Close stdin as the specification asks (MCP, "Shutdown"), then SIGTERM, then SIGKILL, to the whole group."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
-        if not await self.ended(0.5):
-            self._kill(signal.SIGTERM)
-            await self.ended(0.5)
-        # The group may outlive its leader: npx ends and leaves the real server behind.
-        self._kill(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+        try:
+            self._process.stdin.close()
+            if not await self.ended(0.5):
+                self._kill(signal.SIGTERM)
+                await self.ended(0.5)
+        finally:  # also when this is cancelled: no await stands before the last kill
+            # The group may outlive its leader: npx ends and leaves the real server behind.
+            self._kill(signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+            self._stderr_task.cancel()
+            _reaper("-", self.pid)
+            # A grandchild in a session of its own may still hold the other ends of the pipes. asyncio has no public way.
+            self._process._transport.close()  # type: ignore[attr-defined]
         await self.ended(1)
-        self._stderr_task.cancel()
-        _reaper("-", self.pid)
 
     def _kill(self, number: signal.Signals) -> None:
         try:
@@ -141,19 +154,25 @@ class Server:
         self.stderr.add(rest)
 
 
+_groups: set[int] = set()
 _reaper_process: subprocess.Popen[bytes] | None = None
+_reaper_lock = threading.Lock()
 
 
 def _reaper(sign: str, group: int) -> None:
-    """Tell the reaper, started with the first server, which process groups are ours."""
+    """Tell the reaper, started with the first server, which process groups are ours; a new one is told all of them."""
     global _reaper_process
     if sys.platform == "win32":
         return
-    if _reaper_process is None or _reaper_process.poll() is not None:
-        script = str(Path(__file__).with_name("reaper.py"))
-        _reaper_process = subprocess.Popen(
-            [sys.executable, "-I", "-S", script], stdin=subprocess.PIPE, start_new_session=True
-        )
-    assert _reaper_process.stdin is not None
-    _reaper_process.stdin.write(f"{sign}{group}\n".encode())
-    _reaper_process.stdin.flush()
+    with _reaper_lock:
+        (_groups.add if sign == "+" else _groups.discard)(group)
+        lines = [f"{sign}{group}"]
+        if _reaper_process is None or _reaper_process.poll() is not None:
+            script = str(Path(__file__).with_name("reaper.py"))
+            _reaper_process = subprocess.Popen(
+                [sys.executable, "-I", "-S", script], stdin=subprocess.PIPE, start_new_session=True
+            )
+            lines = [f"+{each}" for each in _groups]
+        assert _reaper_process.stdin is not None
+        _reaper_process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        _reaper_process.stdin.flush()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from . import media
-from .content import Link, Offer, Part, Prompt, Resource, Template, Tool, ToolResult
+from .content import Link, Offer, Part, Prompt, Resource, Template, Tool, ToolResult, clean, visible
 from .errors import NotOffered
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class ServerTool:
     name: str
     tool: Tool
     run: BaseTool
+    schema: dict[str, Any]
+    """What a provider is sent (OpenAI's form, which LangChain turns into each provider's)."""
 
 
 def model_names(tools: Iterable[Tool]) -> list[str]:
@@ -98,20 +100,32 @@ def model_names(tools: Iterable[Tool]) -> list[str]:
     return names
 
 
-async def server_tools(connections: Mapping[str, Connection], offer: Offer) -> list[ServerTool]:
-    """All tools of all living connections, each bound to its server's held session."""
+async def server_tools(connections: Mapping[str, Connection], offer: Offer) -> tuple[list[ServerTool], list[str]]:
+    """All tools of all living connections, each bound to its server's held session; and in words which were left out."""
     made: list[ServerTool] = []
+    left_out: list[str] = []
     names = dict(zip(((t.server, t.name) for t in offer.tools), model_names(offer.tools), strict=True))
     for server, connection in connections.items():
         own = [tool for tool in offer.tools if tool.server == server]
-        if own and connection.alive:
-            loaded = await _load(connection, own)
-            made += [
-                ServerTool(name, tool, loaded[tool.name].model_copy(update={"name": name}))
-                for tool in own
-                if tool.name in loaded and (name := names[server, tool.name])
-            ]
-    return made
+        loaded = await _load(connection, own) if own and connection.alive else {}
+        for tool in own:
+            if tool.name not in loaded:
+                continue
+            try:
+                made.append(_server_tool(names[server, tool.name], tool, loaded[tool.name]))
+            except (
+                Exception
+            ) as error:  # a schema that refers to itself or to nowhere: LangChain raises whatever it meets
+                reason = f"{type(error).__name__}: {visible(str(error))}"
+                left_out.append(f"{visible(tool.name)} of {server} is left out: its schema cannot be used ({reason})")
+    return made, left_out
+
+
+def _server_tool(name: str, tool: Tool, loaded: BaseTool) -> ServerTool:
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+
+    run = loaded.model_copy(update={"name": name})
+    return ServerTool(name, tool, run, clean(convert_to_openai_tool(run)))
 
 
 async def _load(connection: Connection, tools: Sequence[Tool]) -> dict[str, BaseTool]:

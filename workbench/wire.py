@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -51,11 +51,11 @@ def request(method: str, params: Mapping[str, Any] | None) -> Any:
     return _request_type()(method=method, params=None if params is None else dict(params))
 
 
-def message(line: bytes) -> JSONRPCMessage | None:
+def message(line: bytes, pending: Collection[object] = ()) -> JSONRPCMessage | None:
     """The message in one line of stdout; `None` for chatter.
 
-    A reply that cannot be parsed but whose id can be read becomes an error for that id, so that its caller does not wait
-    for the timeout.
+    A reply that cannot be parsed, but that names an id of `pending`, becomes an error for it, so that its caller does not
+    wait for the timeout.
     """
     from mcp import types
 
@@ -63,7 +63,9 @@ def message(line: bytes) -> JSONRPCMessage | None:
         data, repaired = _parsed(line)
         if not isinstance(data, dict) or data.get("jsonrpc") != "2.0":
             return None
-        if "method" not in data and isinstance(result := data.get("result"), dict) and "id" in data:
+        if "method" not in data and not isinstance(data.get("id"), int | str):
+            return None  # a reply to nobody; an id that is no key would end the SDK's session
+        if "method" not in data and isinstance(result := data.get("result"), dict):
             if repaired:
                 meta = result.get("_meta")
                 result["_meta"] = {**(meta if isinstance(meta, dict) else {}), REPAIRED: True}
@@ -73,7 +75,7 @@ def message(line: bytes) -> JSONRPCMessage | None:
             )
         return types.JSONRPCMessage.model_validate(data)
     except (ValueError, RecursionError) as error:
-        return _broken(line.decode(errors="replace"), error)
+        return _broken(line.decode(errors="replace"), error, pending)
 
 
 def _parsed(line: bytes) -> tuple[Any, bool]:
@@ -90,18 +92,19 @@ def _parsed(line: bytes) -> tuple[Any, bool]:
         return json.loads(line.decode(errors="replace")), True
 
 
-def _broken(text: str, error: Exception) -> JSONRPCMessage | None:
+def _broken(text: str, error: Exception, pending: Collection[object]) -> JSONRPCMessage | None:
     from mcp import types
 
-    start = text.lstrip()[:1000]
-    found = _ID.search(start) or _ID.search(text[-1000:])
-    if not start.startswith("{") or '"jsonrpc"' not in start + text[-1000:] or '"method"' in start or not found:
+    ends = text.lstrip()[:1000] + text[-1000:]
+    # Content may hold an "id" of its own: only one that somebody waits for counts.
+    ids = [found for found in map(json.loads, _ID.findall(ends)) if found in pending]
+    if not ends.startswith("{") or '"jsonrpc"' not in ends or '"method"' in ends or not ids:
         return None
     reason = type(error).__name__ if isinstance(error, RecursionError) else str(error).split("\n")[0]
     data = types.ErrorData(
         code=types.PARSE_ERROR, message=f"its reply of {len(text):,} characters cannot be parsed: {reason}"
     )
-    return types.JSONRPCMessage(types.JSONRPCError(jsonrpc="2.0", id=json.loads(found[1]), error=data))
+    return types.JSONRPCMessage(types.JSONRPCError(jsonrpc="2.0", id=ids[0], error=data))
 
 
 @asynccontextmanager
@@ -116,12 +119,15 @@ async def streams(server: stdio.Server, ended: Callable[[], None]) -> AsyncItera
     inward, read = anyio.create_memory_object_stream[Any](0)
     write, outward = anyio.create_memory_object_stream[Any](0)
 
+    pending: set[object] = set()
+
     async def reader() -> None:
         async with inward:
             async for line in server.lines():
-                if (found := message(line)) is None:
+                if (found := message(line, pending)) is None:
                     server.stray.add(line)
                     continue
+                pending.discard(getattr(found.root, "id", None))
                 try:
                     await inward.send(SessionMessage(found))
                 except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -131,9 +137,11 @@ async def streams(server: stdio.Server, ended: Callable[[], None]) -> AsyncItera
     async def writer() -> None:
         async with outward:
             async for item in outward:
-                text = item.message.model_dump_json(by_alias=True, exclude_none=True)
+                data = item.message.model_dump(by_alias=True, exclude_none=True)
+                pending.add(data.get("id"))
                 try:
-                    await server.send(text.encode())
+                    # In ASCII: a lone surrogate that a server put into a URI goes back as it came, and ends nothing.
+                    await server.send(json.dumps(data, default=str).encode())
                 except OSError:  # the server no longer reads; the reader will see its end
                     return
 

@@ -17,6 +17,7 @@ import anywidget
 import traitlets
 
 from ..catalog import CatalogRow
+from ..content import clean
 
 __all__ = ["Catalog", "CatalogRow"]
 
@@ -108,15 +109,6 @@ class Catalog(anywidget.AnyWidget):
             # IPython swallows what a repr method raises.
             warnings.warn(f"the catalog could not be shown: {error!r}", RuntimeWarning, stacklevel=2)
             raise
-
-
-def clean(value: Any) -> Any:
-    """The same JSON with surrogates paired up, and those without a partner as U+FFFD: UTF-8, so the wire, has none."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, (list, tuple)):
-        return [clean(item) for item in value]
-    return {clean(name): clean(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 _values = attrgetter(*(field.name for field in fields(CatalogRow)))

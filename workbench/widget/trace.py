@@ -13,7 +13,7 @@ from typing import Any
 
 import anywidget
 
-from workbench.widget.catalog import clean
+from ..content import clean
 
 __all__ = ["Trace"]
 
