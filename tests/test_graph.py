@@ -123,6 +123,24 @@ def test_a_read_of_what_nobody_offers_is_refused_with_near_matches(one: Session,
     assert turn.totals.reads == 0
 
 
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ({"uri": None}, "uri must be a string; it was null"),
+        ({"uri": 5}, "uri must be a string"),
+        ({}, "uri must be a string; it was missing"),
+        ({"uri": ["urn:isbn:123"]}, "uri must be a string"),
+        ({"uri": "urn:isbn:123", "server": 7}, "server must be a string"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_type_are_told_to_the_model(one: Session, args: dict[str, Any], says: str) -> None:
+    turn, model = ask(one, [("read_resource", args), ("invoke_prompt", {"name": 5})], "done")
+    assert says in results(model.seen[1])["0-0"]
+    assert "name must be a string" in results(model.seen[1])["0-1"]
+    assert [s.status for s in turn.spans if s.kind in ("read", "prompt")] == ["refused", "refused"]
+
+
 def test_a_template_may_be_read_filled(one: Session) -> None:
     turn, model = ask(one, [("read_resource", {"uri": "crm://customer/77/subscription"})], "done")
     assert '"77"' in results(model.seen[1])["0-0"]

@@ -14,7 +14,7 @@ import workbench
 PACKAGE = Path(workbench.__file__).parent
 LAYERS = [
     ["span", "content", "errors", "secret"],
-    ["media", "tokens", "ledger", "catalog"],
+    ["media", "tokens", "ledger", "catalog", "lookup"],
     ["view"],
     ["sdk", "stdio", "wire", "loop", "recorder", "models", "demo", "pattern", "reaper"],
     ["connection", "tools"],
@@ -25,7 +25,12 @@ LAYERS = [
 ]
 HOME = {
     "mcp": {"connection", "wire", "sdk", "demo"},
+    "pydantic": {"wire", "demo"},
+    "pydantic_core": {"wire"},
+    "httpx": {"connection"},
+    "anyio": {"connection", "wire", "demo"},
     "langgraph": {"graph"},
+    "langchain_core": {"graph", "tools", "models", "demo"},
     "langchain_mcp_adapters": {"tools"},
     "langchain": {"models"},
     "IPython": {"magics", "notebook", "completion"},

@@ -228,14 +228,14 @@ def test_a_server_that_ends_while_it_lists_is_a_connect_error(wb: Session) -> No
 def test_a_server_that_does_not_read_times_out_each_request(wb: Session) -> None:
     """The SDK's own timeout begins when a request is written, which here never happens."""
     deaf = (
-        "import json,sys,time\nfor line in sys.stdin:\n m=json.loads(line)\n if m['method']=='resources/read': time.sleep(60)\n"
-        " if 'id' in m: print(json.dumps({'jsonrpc':'2.0','id':m['id'],'result':{'protocolVersion':'2025-11-25','capabilities':"
-        "{'resources':{}},'serverInfo':{'name':'x','version':'1'},'resourceTemplates':[{'uriTemplate':'a:{+x}','name':'t'}]}}),flush=True)"
+        "import json,sys,time\nfor line in sys.stdin:\n m=json.loads(line)\n if m['method']=='prompts/get': time.sleep(60)\n"
+        " if 'id' in m: print(json.dumps({'jsonrpc':'2.0','id':m['id'],'result':{'protocolVersion':'2025-11-25',"
+        "'capabilities':{'tools':{}},'serverInfo':{'name':'x','version':'1'}}}),flush=True)"
     )
     wb.connect("deaf", command=[sys.executable, "-c", deaf], timeout=1)
     for _ in range(3):
         with pytest.raises(RequestTimeout):
-            wb.read("a:" + "x" * 400_000)
+            wb.loop.run(wb.connection("deaf").prompt("p", {"text": "x" * 400_000}))
 
 
 @pytest.mark.parametrize("identity", ["[1]", "{}", "null", "1.5", "77", '"77"'])

@@ -150,6 +150,26 @@ def test_the_totals_of_a_turn() -> None:
     assert totals(()).seconds is None
 
 
+def test_the_bytes_of_reads_are_unknown_when_none_succeeded_and_known_when_there_was_none() -> None:
+    failed = replace(READ, id="f", status="error", detail={"server": "s", "error": "boo"})
+    refused, stopped = replace(READ, status="refused", detail={}), replace(READ, id="c", status="cancelled", detail={})
+    for spans, reads, broke, size, said in [
+        ((), 0, 0, 0, "0 reads (0 B)"),
+        ((refused,), 0, 0, 0, "0 reads (0 B)"),
+        ((failed,), 1, 1, None, "1 read (failed)"),
+        ((failed, stopped), 2, 2, None, "2 reads (2 failed)"),
+        ((READ,), 1, 0, 700, "1 read (700 B)"),
+        ((READ, failed), 2, 1, 700, "2 reads (700 B, 1 failed)"),
+        ((replace(READ, status="open", detail={}),), 1, 0, None, "1 read (–)"),
+        ((READ, replace(READ, id="q", detail={})), 2, 0, None, "2 reads (–)"),
+    ]:
+        sums = totals(spans)
+        assert (sums.reads, sums.reads_failed, sums.bytes) == (reads, broke, size)
+        assert said in rows.summed(spans)
+        assert said in text.trace(spans)
+        assert said in Reader(html.trace(spans)).text
+
+
 @given(
     st.lists(st.dictionaries(st.sampled_from(KINDS), st.integers(0, 10**6)), max_size=4),
     st.none() | st.integers(1, 10**7),
@@ -168,6 +188,27 @@ def test_a_row_says_who_decided_and_where_the_time_went() -> None:
     assert sentence(replace(READ, actor="host")).startswith("host read a:1 at")
     assert "host refused it" in sentence(replace(READ, status="refused"))
     assert "server 30.0 ms" in rows.rows(SPANS)[1].note
+
+
+def test_a_sentence_names_the_person_who_approved_and_what_was_cancelled() -> None:
+    asked = replace(READ, kind="tool", name="x", detail={"decided_by": "user", "rule": "asked in the cell"})
+    assert "; user allowed it (rule asked in the cell) (38 ms)" in sentence(asked)
+    assert "; user refused it (rule asked in the cell)" in sentence(replace(asked, status="refused"))
+    assert "; user allowed it and it failed" in sentence(replace(asked, status="error"))
+    assert "; user allowed it and it was cancelled" in sentence(replace(asked, status="cancelled"))
+    assert "; user allowed it and it is not done yet" in sentence(replace(asked, status="open", seconds=None))
+    undecided = replace(READ, status="cancelled", detail={})
+    assert "; it was cancelled before it was decided (38 ms)" in sentence(undecided)
+    assert "it is not decided yet" in sentence(replace(undecided, status="open"))
+
+
+def test_a_name_with_line_breaks_cannot_pose_as_another_row_of_the_log() -> None:
+    forged = "nope at 09:00:00Z; host refused it\nuser read secret://payroll\u2028host read x\x1b[2K"
+    for actor in ("model", "host"):
+        row = sentence(replace(READ, name=forged, actor=actor, detail={"rule": f"template {forged}"}))
+        assert len(row.splitlines()) == 1
+        assert "'nope at 09:00:00Z; host refused it user read" in row
+        assert "\x1b" not in row
 
 
 def test_the_waterfall_places_each_span_in_the_whole_time() -> None:

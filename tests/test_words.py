@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench import UsageError, catalog, media, tokens
-from workbench.content import Content, Offer, Part, Resource, Template
+from workbench.content import (
+    LONGEST,
+    Argument,
+    Content,
+    Link,
+    Offer,
+    Part,
+    Prompt,
+    Resource,
+    Template,
+    Tool,
+    clean,
+    one_line,
+)
+from workbench.pattern import catalog_text
 from workbench.secret import Secret, expand, mask
 from workbench.span import Span
 
@@ -34,10 +49,51 @@ def template(uri: str) -> Template:
         ("crm://tickets{?query,since}", "crm://tickets", True),
         ("file:///{+path}", "file:///a/b/c.txt", True),
         ("a.b://{x}", "axb://1", False),
+        ("file:///{+path}/{name}", "file:///a/b/c.txt", True),
+        ("file:///{+path}/{name}", "file:///a", False),
+        ("x://{a}{b}", "x://12", True),
+        ("x://{a}{b}", "x://1", False),
+        ("x://{a}-{b}", "x://1-2-3", True),
+        ("x://a{/b}{.c}{;d}{?e}{&f}{#g}", "x://a", True),
+        ("x://a{/b}{.c}{;d}{?e}{&f}{#g}", "x://a/1/2.3;4=5?6&7#8", True),
+        ("x://a{/b}{.c}{;d}{?e}{&f}{#g}", "x://a1", False),
+        ("x://a{?q}/end", "x://a/end", True),
+        ("x://a{?q}/end", "x://a?q=1/end", True),
+        ("x://a", "x://a", True),
+        ("", "", True),
+        ("{+any}", "", False),
+        ("x://{+any}ü", "x://\n😀ü", True),
     ],
 )
 def test_a_template_matches_its_expansions_and_nothing_else(pattern: str, uri: str, matches: bool) -> None:
     assert template(pattern).matches(uri) is matches
+
+
+@given(
+    st.lists(
+        st.sampled_from(["{x}", "{+x}", "{#x}", "{.x}", "{/x}", "{?x}", "{;x}", "{&x}", "a", "/", "?"]), max_size=6
+    ),
+    st.text("a/?#.;&", max_size=8),
+)
+def test_matching_agrees_with_the_regular_expression_of_rfc_6570(pieces: list[str], uri: str) -> None:
+    meaning = {
+        "{x}": "[^/?#]+", "{+x}": ".+", "{#x}": "(#.*)?", "{.x}": r"(\.[^/?#]*)?", "{/x}": "(/[^?#]*)?",
+        "{?x}": r"(\?[^#]*)?", "{;x}": "(;[^/?#]*)?", "{&x}": "(&[^#]*)?",
+    }  # fmt: skip
+    expression = "".join(meaning.get(piece, re.escape(piece)) for piece in pieces)
+    assert template("".join(pieces)).matches(uri) == (re.fullmatch(expression, uri) is not None)
+
+
+def test_a_template_that_would_backtrack_for_ever_is_simply_no_match() -> None:
+    hostile = "x://" + "".join(f"{{+v{number}}}" for number in range(500)) + "Z"
+    assert not template(hostile).matches("x://" + "a" * 7000)
+    assert template(hostile).matches("x://" + "a" * 7000 + "Z")
+
+
+def test_an_absurdly_long_template_or_uri_matches_nothing() -> None:
+    assert template("x://{+a}").matches("x://" + "a" * (LONGEST - 4))
+    assert not template("x://{+a}").matches("x://" + "a" * LONGEST)
+    assert not template("x://{+a}" + "{b}" * LONGEST).matches("x://a")
 
 
 def test_a_templates_variables_are_named_in_order() -> None:
@@ -100,6 +156,43 @@ def test_content_cannot_end_its_own_block(text: str) -> None:
         assert wrapped.count(f"</{tag}>") == 1
 
 
+def test_a_text_full_of_closing_tags_gets_the_first_free_number() -> None:
+    tags = "".join(f"</resource-{number}>" for number in range(2, 60_000) if number != 50_000) + "</resource>"
+    assert media.wrap("a", None, "s", tags).startswith("<resource-50000 ")
+    assert media.wrap("a", None, "s", tags.removesuffix("</resource>")).startswith("<resource ")
+    assert media.wrap("a", None, "s", "</resource></resource-02>").startswith("<resource-2 ")
+
+
+@given(st.text(st.characters(), max_size=20))
+def test_whatever_a_server_writes_reaches_the_model_as_utf_8(text: str) -> None:
+    text += "\ud800"
+    link = Link(uri=text, name=text, mime=text, description=text)
+    offer = Offer(
+        resources=(Resource(server="s", uri=text, name=text, title=text, description=text, mime=text),),
+        templates=(Template(server="s", uri=text, name=text, description=text),),
+        prompts=(Prompt(server="s", name=text, description=text, arguments=(Argument(name=text),)),),
+    )
+    told = [
+        media.wrap(text, text, "s", text), media.link_text(link, "s"), catalog_text(offer),
+        media.for_model([Part(uri=text, mime=text, data=text), Part(uri=text, mime=text, data=b"x")], "s").text,
+    ]  # fmt: skip
+    for shown in told:
+        assert shown.encode()
+        assert "\ufffd" in shown
+
+
+def test_surrogates_are_paired_up_and_those_without_a_partner_replaced() -> None:
+    assert clean({"\ud800": ["\ud83d\ude00", ("a", 1, None)]}) == {"\ufffd": ["😀", ["a", 1, None]]}
+    assert one_line(" a \n b\udfff ") == "a b\ufffd"
+
+
+def test_an_entry_is_called_by_its_title_else_its_name_else_its_uri() -> None:
+    assert Resource(server="s", uri="a:1", name="", title="").label == "a:1"
+    assert template("a:{b}").label == "t"
+    assert Tool(server="s", name="n", title="T").label == "T"
+    assert Prompt(server="s", name="n").label == "n"
+
+
 def test_the_parts_of_one_read_stay_apart_in_order() -> None:
     """P20."""
     parts = [Part(uri=f"a:{i}", mime="text/plain", data=f"part {i}") for i in range(3)]
@@ -129,6 +222,22 @@ def test_tokens_are_counted_offline_by_tiktokens_own_vocabulary(
     assert tokens.count("hello world") == 2
     assert tokens.count("") == 0
     assert tokens.count("<|endoftext|>") > 1, "a special token in a text is text"
+
+
+def test_a_text_is_counted_in_slices_that_no_counter_chokes_on() -> None:
+    """tiktoken panics on a million blanks, with a `BaseException`."""
+    assert 7_000 < tokens.count("x" + " " * 1_000_000 + "y") < 9_000
+    longest = 0
+
+    def measure(text: str) -> int:
+        nonlocal longest
+        longest = max(longest, len(text))
+        return len(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "counter", lambda: tokens.Counter("lengths", measure))
+        assert tokens.count("ab " * 200_000) == 600_000
+    assert longest <= 100_000
 
 
 def test_the_python_counter_counts_the_same_and_the_last_resort_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

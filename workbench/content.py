@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 __all__ = [
     "Argument", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template", "Tool",
-    "ToolResult", "clean", "harmless", "visible",
+    "ToolResult", "clean", "harmless", "one_line", "visible",
 ]  # fmt: skip
 
 
@@ -262,6 +262,10 @@ def digest(parts: Iterable[Part]) -> str:
     return sha.hexdigest()
 
 
+@overload
+def clean(value: str) -> str: ...
+@overload
+def clean(value: Any) -> Any: ...
 def clean(value: Any) -> Any:
     """The same JSON with surrogates paired up, and those without a partner as U+FFFD: UTF-8, so the wire, has none."""
     if isinstance(value, str):
@@ -273,7 +277,7 @@ def clean(value: Any) -> Any:
 
 def one_line(text: str) -> str:
     """A server's name as a model sees it: `clean`, all whitespace as single blanks, so that it cannot pose as a line."""
-    return " ".join(str(clean(text)).split())
+    return " ".join(clean(text).split())
 
 
 def harmless(text: str) -> str:
@@ -287,12 +291,3 @@ def visible(text: str, longest: int = 200) -> str:
     more = len(text) - longest
     shown = " ".join(harmless(text[:longest]).split())
     return shown if more <= 0 else f"{shown}… (+{more:,} characters)"
-
-
-def clean(value: Any) -> Any:
-    """The same JSON with surrogates paired up, and those without a partner as U+FFFD: UTF-8, so the wire, has none."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, (list, tuple)):
-        return [clean(item) for item in value]
-    return {clean(name): clean(item) for name, item in value.items()} if isinstance(value, dict) else value

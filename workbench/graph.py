@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict, cast
 from uuid import uuid4
 
-from . import ledger, media, models, tokens, tools
-from .content import Content, Link, Message, Offer, Part, PromptResult, clean
+from . import ledger, lookup, media, models, tokens, tools
+from .content import Content, Link, Message, Offer, Part, PromptResult, clean, visible
 from .errors import ModelError, NotOffered, WorkbenchError
 from .ledger import Piece
 from .recorder import Open, Recorder, describe
@@ -240,7 +240,7 @@ class Work:
             elif name in self._by_name:
                 result = await self._server_tool(call, self._by_name[name])
             else:
-                self._refuse(call, f"there is no tool {name!r}; there are: {', '.join(self._names())}")
+                self._refuse(call, f"there is no tool {visible(name)!r}; there are: {', '.join(self._names())}")
         except Exception as error:  # whatever went wrong, the model is told and the thread stays valid
             result = ToolMessage(self.recorder.mask(describe(error)), tool_call_id="", status="error")
         # `clean`: providers' packages send UTF-8, which has no lone surrogates, and would fail the whole turn.
@@ -260,10 +260,11 @@ class Work:
     async def _read(self, call: Mapping[str, Any]) -> Any:
         from langchain_core.messages import ToolMessage
 
-        uri, server = str(call["args"].get("uri", "")), call["args"].get("server") or None
-        with self.recorder.span("read", uri, "model", call_id=call["id"]) as span:
+        args = call["args"]
+        with self.recorder.span("read", str(args.get("uri")), "model", call_id=call["id"]) as span:
             try:
-                allowed = tools.find_readable(uri, server, self.offer, self.links)
+                uri, server = lookup.string_argument(args, "uri"), lookup.string_argument(args, "server", False)
+                allowed = lookup.find_readable(uri, server, self.offer, self.links)
             except NotOffered:
                 span.set(status="refused")
                 raise
@@ -277,20 +278,20 @@ class Work:
         from langchain_core.messages import ToolMessage
 
         args = call["args"]
-        name, server = str(args.get("name", "")), args.get("server") or None
-        with self.recorder.span("prompt", name, "model", call_id=call["id"]) as span:
+        with self.recorder.span("prompt", str(args.get("name")), "model", call_id=call["id"]) as span:
             try:
-                prompt = tools.find_prompt(name, server, self.offer)
-                values = tools.prompt_arguments(prompt, args.get("arguments"))
+                name, server = lookup.string_argument(args, "name"), lookup.string_argument(args, "server", False)
+                prompt = lookup.find_prompt(name, server, self.offer)
+                values = lookup.prompt_arguments(prompt, args.get("arguments"))
             except NotOffered:
                 span.set(status="refused")
                 raise
             span.note(rule="listed", server=prompt.server, arguments=values)
-            timed = await self.connections[prompt.server].prompt(name, values)
+            timed = await self.connections[prompt.server].prompt(prompt.name, values)
             result: PromptResult = timed.value
             turns = [self._turn(message, result.server, call["id"]) for message in result.messages]
             await _note_figures(span, "\n".join(_request_text(turn) for turn in turns), timed)
-        said = f"The prompt's {len(turns)} message{'' if len(turns) == 1 else 's'} follow."
+        said = "The prompt's message follows." if len(turns) == 1 else f"The prompt's {len(turns)} messages follow."
         return ToolMessage(said, tool_call_id=""), _numbered(turns, call["id"])
 
     def _turn(self, message: Message, server: str, call: str) -> HumanMessage | AIMessage:

@@ -67,6 +67,8 @@ class Totals:
     provider_calls: int
     reads: int
     """`resources/read` requests that belong to the turn, whoever decided them."""
+    reads_failed: int
+    """Of these, the ones that brought nothing: they ended in an error or were cancelled."""
     tool_calls: int
     prompts: int
     input_tokens: int | None
@@ -76,8 +78,8 @@ class Totals:
     input_tokens_estimated: int | None
     output_tokens_estimated: int | None
     counter: str | None
-    bytes: int
-    """Read from servers."""
+    bytes: int | None
+    """What the successful reads brought; 0 where nothing was read, `None` where none of the reads has succeeded."""
     seconds: float | None
     """The whole turn."""
     seconds_by_kind: Mapping[str, float]
@@ -93,6 +95,7 @@ def totals(spans: Iterable[Span]) -> Totals:
     """The sums over the spans of one turn (or of any selection of spans)."""
     spans = tuple(spans)
     calls = [span for span in spans if span.kind == "model" and "composition" in span.detail]
+    reads = [span for span in spans if span.kind == "read" and span.status != "refused"]
     rows = composition(spans)
     by_kind: dict[str, float] = {}
     for span in spans:
@@ -100,7 +103,8 @@ def totals(spans: Iterable[Span]) -> Totals:
             by_kind[span.kind] = by_kind.get(span.kind, 0.0) + span.seconds
     return Totals(
         provider_calls=len(calls),
-        reads=sum(span.kind == "read" and span.status != "refused" for span in spans),
+        reads=len(reads),
+        reads_failed=sum(span.status in ("error", "cancelled") for span in reads),
         tool_calls=sum(span.kind == "tool" for span in spans),
         prompts=sum(span.kind == "prompt" for span in spans),
         input_tokens=_sum(span.usage.input_tokens if span.usage else None for span in calls),
@@ -109,7 +113,7 @@ def totals(spans: Iterable[Span]) -> Totals:
         input_tokens_estimated=_sum(row["estimated"] for row in rows),
         output_tokens_estimated=_sum(span.detail.get("output_tokens_estimated") for span in calls),
         counter=next((row["counter"] for row in rows), None),
-        bytes=sum(span.detail.get("bytes") or 0 for span in spans if span.kind == "read"),
+        bytes=_sum(span.detail.get("bytes") for span in reads if span.status == "ok") if reads else 0,
         seconds=next((span.seconds for span in spans if span.kind == "turn"), None),
         seconds_by_kind=by_kind,
     )

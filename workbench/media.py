@@ -6,9 +6,10 @@ import codecs
 import json
 import re
 from collections.abc import Iterable
+from itertools import chain, count
 from typing import NamedTuple
 
-from .content import Link, Part
+from .content import Link, Part, clean, one_line
 
 __all__ = ["Shown", "for_model", "human_size", "is_text", "link_text", "shown", "wrap"]
 
@@ -67,21 +68,19 @@ def shown(part: Part) -> Shown:
 
 def wrap(uri: str, mime: str | None, server: str, text: str) -> str:
     """A block that names its origin, whose end cannot be written by the content: the tag takes a free number."""
-    tag, number = "resource", 1
-    while f"</{tag}>" in text:
-        number += 1
-        tag = f"resource-{number}"
+    taken = set(re.findall(r"</resource((?:-\d+)?)>", text))
+    suffixes = chain([""], (f"-{number}" for number in count(2)))
+    tag = "resource" + next(suffix for suffix in suffixes if suffix not in taken)
     kind = f" type={json.dumps(mime)}" if mime else ""
-    return f"<{tag} uri={json.dumps(uri, ensure_ascii=False)}{kind} server={json.dumps(server)}>\n{text}\n</{tag}>"
+    origin = f"uri={json.dumps(uri, ensure_ascii=False)}{kind} server={json.dumps(server)}"
+    return clean(f"<{tag} {origin}>\n{text}\n</{tag}>")
 
 
 def link_text(link: Link, server: str) -> str:
     """A link as text that the model can act on; providers refuse it as a file URL."""
     about = "".join(f" ({x})" for x in (link.mime,) if x) + (f": {link.description}" if link.description else "")
-    uri, name = json.dumps(link.uri, ensure_ascii=False), " ".join(link.name.split())
-    return (
-        f"[Link to resource {name}{about}. To read it call read_resource with uri={uri}, server={json.dumps(server)}.]"
-    )
+    address = f"uri={json.dumps(link.uri, ensure_ascii=False)}, server={json.dumps(server)}"
+    return clean(f"[Link to resource {one_line(link.name)}{about}. To read it call read_resource with {address}.]")
 
 
 def for_model(parts: Iterable[Part], server: str) -> Shown:

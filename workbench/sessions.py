@@ -267,10 +267,10 @@ class Session:
         return self.loop.run(self._read(uri, server, "user"))
 
     async def _read(self, uri: str, server: str | None, actor: Actor, turn: int | None = None) -> Content:
-        from . import graph, tools
+        from . import graph, lookup
 
         self.need_server()
-        allowed = tools.find_readable(uri, server, self.offer, self._links)
+        allowed = lookup.find_readable(uri, server, self.offer, self._links)
         with self.recorder.span(
             "read", allowed.uri, actor, turn=turn, uri=allowed.uri, server=allowed.server, rule=allowed.rule
         ) as span:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from .content import visible
+
 Kind = Literal["turn", "model", "tool", "read", "attach", "prompt", "gate", "connect"]
 Actor = Literal["user", "host", "model"]
 Status = Literal["open", "ok", "error", "refused", "cancelled", "waiting"]
@@ -96,6 +98,19 @@ def _figures(span: Span) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
+def _decision(span: Span) -> str:
+    """What became of a model's request, and by whose decision: a tool's a person may have made, all others the host."""
+    who, rule = span.detail.get("decided_by", "host"), span.detail.get("rule")
+    by = f" (rule {visible(str(rule))})" if rule else ""
+    if span.status in ("open", "waiting", "cancelled") and not rule:
+        return "it was cancelled before it was decided" if span.status == "cancelled" else "it is not decided yet"
+    end = {
+        "refused": "refused it", "error": "allowed it and it failed", "cancelled": "allowed it and it was cancelled",
+        "open": "allowed it and it is not done yet", "waiting": "allowed it and it is not done yet",
+    }.get(span.status, "allowed it")  # fmt: skip
+    return f"{who} {end}{by}"
+
+
 def sentence(span: Span) -> str:
     """The audit row of a span: who decided what, when, and by which rule.
 
@@ -103,16 +118,14 @@ def sentence(span: Span) -> str:
     this in the context" by itself, a model's request names an actor whose reasons are not in the log.
     """
     at = datetime.fromtimestamp(span.started, UTC).strftime("%H:%M:%SZ")
+    # On one line, and in quotes where it holds blanks: a URI that the model made up could pose as a row, or as its end.
+    name = repr(shown) if " " in (shown := visible(span.name)) else shown
     turn = f" for turn {span.turn}" if span.turn is not None else ""
     verb = {
         "read": "read", "attach": "attached", "prompt": "used prompt", "tool": "called", "model": "called model",
         "gate": "decided on", "connect": "connected", "turn": "asked",
     }[span.kind]  # fmt: skip
     if span.actor == "model" and span.kind in ("read", "prompt", "tool"):
-        rule = f" (rule {span.detail['rule']})" if span.detail.get("rule") else ""
-        end = {"refused": "host refused it", "error": "host allowed it and it failed"}.get(
-            span.status, "host allowed it"
-        )
-        return f"model requested {span.name} at {at}{turn}; {end}{rule}{_figures(span)}"
+        return f"model requested {name} at {at}{turn}; {_decision(span)}{_figures(span)}"
     failed = "" if span.status == "ok" else f", {span.status}"
-    return f"{span.actor} {verb} {span.name} at {at}{turn}{failed}{_figures(span)}"
+    return f"{span.actor} {verb} {name} at {at}{turn}{failed}{_figures(span)}"

@@ -8,6 +8,7 @@ writes to stderr, and lines on stdout that are no messages, stay in rings with t
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["PASSED", "Ring", "Server"]
@@ -157,6 +159,15 @@ class Server:
 _groups: set[int] = set()
 _reaper_process: subprocess.Popen[bytes] | None = None
 _reaper_lock = threading.Lock()
+
+
+@atexit.register
+def _end_reaper() -> None:
+    # Registered before the sessions' own end, so it runs after it: then nothing is left on the list.
+    if _reaper_process is not None and _reaper_process.stdin is not None:
+        _reaper_process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            _reaper_process.wait(2)
 
 
 def _reaper(sign: str, group: int) -> None:

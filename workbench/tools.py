@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -10,11 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from . import media
-from .content import Link, Offer, Part, Prompt, Resource, Template, Tool, ToolResult, clean, visible
-from .errors import NotOffered
+from .content import Link, Offer, Part, Tool, ToolResult, clean, visible
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
@@ -23,12 +20,10 @@ if TYPE_CHECKING:
     from .connection import Connection, Timed
 
 __all__ = [
-    "INVOKE_PROMPT", "READ_RESOURCE", "Allowed", "ServerTool", "find_prompt", "find_readable", "item_text",
-    "prompt_arguments", "result_text", "run", "server_tools", "synthetic",
+    "INVOKE_PROMPT", "READ_RESOURCE", "ServerTool", "item_text", "result_text", "run", "server_tools", "synthetic",
 ]  # fmt: skip
 
 READ_RESOURCE, INVOKE_PROMPT = "read_resource", "invoke_prompt"
-_NEAR = 5
 
 
 def synthetic(offer: Offer) -> list[dict[str, Any]]:
@@ -166,7 +161,7 @@ def result_text(result: ToolResult) -> str:
     """A tool's result as the model gets it: text as it is, resources in blocks, links as text to act on."""
     texts = [item_text(item, result.server) for item in result.items]
     if not texts and result.structured is not None:
-        texts = [json.dumps(result.structured, ensure_ascii=False)]
+        texts = [clean(json.dumps(result.structured, ensure_ascii=False))]
     return "\n\n".join(texts) or "[The tool answered with no content.]"
 
 
@@ -174,110 +169,5 @@ def item_text(item: Part | Link, server: str) -> str:
     if isinstance(item, Link):
         return media.link_text(item, server)
     if isinstance(item.data, str) and item.uri.startswith(("tool ", "prompt ")):
-        return item.data  # plain text, of no resource
+        return clean(item.data)  # plain text, of no resource
     return media.for_model([item], server).text
-
-
-# -- what may be read
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """A read that may go ahead: which server, the URI as the server spells it, and the rule that allowed it."""
-
-    server: str
-    uri: str
-    rule: str
-    source: str | None = None
-    """For what a tool result linked to: that tool call's id."""
-
-
-def find_readable(uri: str, server: str | None, offer: Offer, links: Mapping[tuple[str, str], str]) -> Allowed:
-    """Where `uri` can be read. `links` maps (server, URI) to the call that brought the link.
-
-    Raises `NotOffered` with near matches: a URI from a model is untrusted, and only what is listed, matches a template or
-    was linked in this conversation may be read.
-    """
-    uri = uri.strip()
-    _check_server(server, offer, links)
-    found = _listed(uri, server, offer) or _by_template(uri, server, offer) or _linked(uri, server, links)
-    servers = sorted({allowed.server for allowed in found})
-    if len(servers) > 1:
-        raise NotOffered(f"{uri!r} is offered by {' and '.join(servers)}: say which with server=.")
-    if not found:
-        raise NotOffered(_near_misses(uri, offer))
-    return found[0]
-
-
-def _mine(server: str | None, entry: Resource | Template) -> bool:
-    return server is None or entry.server == server
-
-
-def _listed(uri: str, server: str | None, offer: Offer) -> list[Allowed]:
-    exact = [r for r in offer.resources if r.uri == uri and _mine(server, r)]
-    # A model, or a URL library on its way, may have percent-encoded a spelling that the server lists plain.
-    same = exact or [r for r in offer.resources if unquote(r.uri) == unquote(uri) and _mine(server, r)]
-    return [Allowed(r.server, r.uri, "listed") for r in same]
-
-
-def _by_template(uri: str, server: str | None, offer: Offer) -> list[Allowed]:
-    for template in offer.templates:
-        if _mine(server, template) and (template.uri == uri or any(f"{{{v}}}" in uri for v in template.variables)):
-            names = ", ".join(template.variables)
-            raise NotOffered(f"{uri!r} still has placeholders: fill in {names} of the template {template.uri!r} first.")
-    return [Allowed(t.server, uri, f"template {t.uri}") for t in offer.templates if t.matches(uri) and _mine(server, t)]
-
-
-def _linked(uri: str, server: str | None, links: Mapping[tuple[str, str], str]) -> list[Allowed]:
-    return [
-        Allowed(owner, linked, "linked", call)
-        for (owner, linked), call in links.items()
-        if linked == uri and server in (None, owner)
-    ]
-
-
-def _check_server(server: str | None, offer: Offer, links: Mapping[tuple[str, str], str]) -> None:
-    entries: list[Any] = [*offer.resources, *offer.templates, *offer.prompts, *offer.tools]
-    known = sorted({entry.server for entry in entries} | {owner for owner, _ in links})
-    if server is not None and server not in known:
-        raise NotOffered(f"there is no server {server!r}; connected are: {', '.join(known) or 'none'}.")
-
-
-def _near_misses(uri: str, offer: Offer) -> str:
-    spelled = [r.uri for r in offer.resources] + [t.uri for t in offer.templates]
-    near = difflib.get_close_matches(uri, spelled, n=_NEAR, cutoff=0.4) or spelled[:_NEAR]
-    more = len(spelled) - len(near)
-    listed = "; ".join(near) + (f"; and {more:,} more in the catalog" if more > 0 else "")
-    return (
-        f"nobody offers {uri!r}. Nearest in the catalog: {listed}."
-        if near
-        else f"nobody offers {uri!r}: the catalog is empty."
-    )
-
-
-def find_prompt(name: str, server: str | None, offer: Offer) -> Prompt:
-    """The prompt of that name; raises `NotOffered` naming what there is."""
-    _check_server(server, offer, {})
-    found = [p for p in offer.prompts if p.name == name and server in (None, p.server)]
-    if len(found) > 1:
-        raise NotOffered(
-            f"prompt {name!r} is offered by {' and '.join(p.server for p in found)}: say which with server=."
-        )
-    if not found:
-        known = ", ".join(p.name for p in offer.prompts) or "none"
-        raise NotOffered(f"nobody offers a prompt {name!r}. There are: {known}.")
-    return found[0]
-
-
-def prompt_arguments(prompt: Prompt, given: Any) -> dict[str, str]:
-    """The arguments as strings, as the protocol wants them; raises `NotOffered` listing required ones that are missing."""
-    given = given if isinstance(given, Mapping) else {}
-    values = {
-        k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in given.items() if v is not None
-    }
-    missing = [x.name for x in prompt.arguments if x.required and x.name not in values]
-    if missing:
-        raise NotOffered(
-            f"prompt {prompt.name!r} needs {', '.join(missing)}; it was given {', '.join(values) or 'nothing'}."
-        )
-    return values

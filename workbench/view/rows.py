@@ -92,7 +92,11 @@ def _note(span: Span) -> str:
     linked = f"linked by {detail['linked_by']}" if detail.get("linked_by") else None
     links = f"links to {', '.join(visible(x) for x in detail['links'])}" if detail.get("links") else None
     rule = f"rule: {detail['rule']}" if detail.get("rule") else None
-    said = (detail.get("error"), detail.get("reason"), detail.get("note"), rule, linked, links, _split(span) or None)
+    known_as = f"the model calls it {detail['called_as']}" if detail.get("called_as") else None
+    first = detail.get("first_chunk_seconds")
+    began = f"first words after {first:.2f} s" if first is not None else None
+    failed = (detail.get("error"), detail.get("reason"), detail.get("note"))
+    said = (*failed, rule, known_as, linked, links, _split(span) or None, began)
     return "; ".join(visible(str(x), 1000) for x in said if x)
 
 
@@ -152,18 +156,28 @@ def estimate_head(spans: Iterable[Span]) -> str:
     return f"tokens estimated ({', '.join(names)})" if names else "tokens estimated"
 
 
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _reads(sums: ledger.Totals) -> str:
+    """ "3 reads (1.2 KB, 1 failed)": a read that failed has brought no bytes, which is not the same as 0 bytes."""
+    size = None if sums.bytes is None else human_size(sums.bytes)
+    failed = "failed" if sums.reads == 1 else f"{sums.reads_failed:,} failed"
+    said = [x for x in (size, failed if sums.reads_failed else None) if x]
+    return f"{_many(sums.reads, 'read')} ({', '.join(said) or UNKNOWN})"
+
+
 def summed(spans: Iterable[Span]) -> list[str]:
     """The totals in a few phrases, the measured ones and the estimates each with their name."""
+    spans = tuple(spans)
     sums = ledger.totals(spans)
-
-    def many(number: int, noun: str) -> str:
-        return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-    said = [many(sums.provider_calls, "provider call"), f"{many(sums.reads, 'read')} ({human_size(sums.bytes)})"]
+    said = [_many(sums.provider_calls, "provider call"), _reads(sums)]
     said += [
-        many(number, noun) for number, noun in ((sums.prompts, "prompt"), (sums.tool_calls, "tool call")) if number
+        _many(number, noun) for number, noun in ((sums.prompts, "prompt"), (sums.tool_calls, "tool call")) if number
     ]
     said.append(f"{_seconds(sums.seconds)} s")
+    said += [str(why) for span in spans for why in span.detail.get("left_out", ())]
     if sums.input_tokens is not None or sums.output_tokens is not None:
         said.append(f"{_in_out(sums.input_tokens, sums.output_tokens)} tokens as reported by the provider")
     elif sums.provider_calls:
