@@ -113,6 +113,7 @@ def test_an_address_that_is_no_mcp_server_is_told_in_one_error(status: int, says
             )
     finally:
         server.shutdown()
+        server.server_close()
     assert re.search(says, str(caught.value), re.IGNORECASE)
     assert handler.seen[0] == "Bearer t0p-s3cret"  # type: ignore[attr-defined]
     assert "t0p-s3cret" not in str(caught.value) + repr(wb.spans)

@@ -15,9 +15,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict, cast
-from uuid import uuid4
 
-from . import ledger, lookup, media, models, tokens, tools
+from . import ledger, lookup, media, messages, models, tokens, tools
 from .content import Content, Link, Message, Offer, Part, PromptResult, clean, visible
 from .errors import ModelError, NotOffered, WorkbenchError
 from .ledger import Piece
@@ -31,14 +30,12 @@ if TYPE_CHECKING:
         AnyMessage,
         BaseMessage,
         HumanMessage,
-        InvalidToolCall,
-        ToolCall,
     )
 
     from .connection import Connection, Timed
     from .pattern import Brief
 
-__all__ = ["Attached", "Call", "Gate", "Verdict", "Work", "in_order", "read_into"]
+__all__ = ["Attached", "Call", "Gate", "Verdict", "Work", "read_into"]
 
 MOST_CALLS = 25
 """Provider calls a turn may make; then it ends with an error instead of going round for ever."""
@@ -107,7 +104,7 @@ class Work:
         self._bound: Any = None
         self._calls = 0
         # A provider may use an id again in the next step or turn; results are matched by it.
-        self._ids = {call["id"] for message in self.history for call in _calls(message)}
+        self._ids = {call["id"] for message in self.history for call in messages.calls_of(message)}
 
     # -- the graph
 
@@ -131,7 +128,7 @@ class Work:
                     self.messages += (change or {}).get("messages", [])
         except GraphRecursionError:
             raise ModelError(f"the turn was ended after {MOST_CALLS} provider calls without an answer") from None
-        return _text(self.messages[-1])
+        return messages.text_of(self.messages[-1])
 
     def _graph(self) -> Any:
         from langgraph.graph import END, START, StateGraph
@@ -150,7 +147,7 @@ class Work:
             return {"messages": state["injected"][before:]}
 
         def route(state: _State) -> Any:
-            calls = _calls(state["messages"][-1])
+            calls = messages.calls_of(state["messages"][-1])
             return [Send("tool", call) for call in calls] or END
 
         graph: Any = StateGraph(_State)
@@ -188,26 +185,28 @@ class Work:
                 raise
             except Exception as error:
                 raise models.provider_error(name, error) from error
-            said = _text(reply) + "".join(json.dumps(call["args"]) + call["name"] for call in _calls(reply))
-            span.note(output_tokens_estimated=tokens.count(said), tool_calls=len(_calls(reply)))
+            said = messages.text_of(reply) + "".join(
+                json.dumps(call["args"]) + call["name"] for call in messages.calls_of(reply)
+            )
+            span.note(output_tokens_estimated=tokens.count(said), tool_calls=len(messages.calls_of(reply)))
             if (usage := models.usage_of(reply)) is not None:
                 span.set(usage=usage)
             return reply
 
-    async def _stream(self, messages: list[BaseMessage], span: Open) -> AIMessage:
+    async def _stream(self, request: list[BaseMessage], span: Open) -> AIMessage:
         from langchain_core.messages import message_chunk_to_message
 
         whole: AIMessageChunk | None = None
         started = time.perf_counter()
-        async for chunk in self._bound.astream(messages):
+        async for chunk in self._bound.astream(request):
             if whole is None:
                 span.note(first_chunk_seconds=time.perf_counter() - started)
             whole = chunk if whole is None else whole + chunk
-            if text := _text(chunk):
+            if text := messages.text_of(chunk):
                 self.on_text(text)
         if whole is None:
             raise ModelError(f"{span.span.name} answered nothing at all; ask again")
-        return _with_ids(_strict(cast("AIMessage", message_chunk_to_message(whole)), whole), self._ids)
+        return messages.with_ids(messages.strict(cast("AIMessage", message_chunk_to_message(whole)), whole), self._ids)
 
     def _pieces(self, added: Sequence[AnyMessage]) -> list[Piece]:
         """The request in pieces whose tokens sum to its total: each stretch of it in exactly one."""
@@ -217,10 +216,10 @@ class Work:
             pieces.append(
                 Piece("tools", own.tool.server if own else "workbench", json.dumps(schema, ensure_ascii=False))
             )
-        pieces += [Piece("history", message.type, _request_text(message)) for message in self.history]
+        pieces += [Piece("history", message.type, messages.request_text(message)) for message in self.history]
         pieces += [Piece("attachments", a.content.uri, a.text) for a in self.attached]
         pieces.append(Piece("question", "question", self.question))
-        pieces += [Piece(*_whose(message), _request_text(message)) for message in added]
+        pieces += [Piece(*messages.whose(message), messages.request_text(message)) for message in added]
         return [piece for piece in pieces if piece.text]
 
     # -- the calls
@@ -290,9 +289,9 @@ class Work:
             timed = await self.connections[prompt.server].prompt(prompt.name, values)
             result: PromptResult = timed.value
             turns = [self._turn(message, result.server, call["id"]) for message in result.messages]
-            await _note_figures(span, "\n".join(_request_text(turn) for turn in turns), timed)
+            await _note_figures(span, "\n".join(messages.request_text(turn) for turn in turns), timed)
         said = "The prompt's message follows." if len(turns) == 1 else f"The prompt's {len(turns)} messages follow."
-        return ToolMessage(said, tool_call_id=""), _numbered(turns, call["id"])
+        return ToolMessage(said, tool_call_id=""), messages.injected(turns, call["id"])
 
     def _turn(self, message: Message, server: str, call: str) -> HumanMessage | AIMessage:
         from langchain_core.messages import AIMessage, HumanMessage
@@ -319,7 +318,7 @@ class Work:
                 span.note(reason=verdict.reason)
                 return ToolMessage(f"Refused: {verdict.reason}.", tool_call_id="", status="error")
             result, timed = await tools.run(tool, arguments)
-            await _note_figures(span, _text(result), timed)
+            await _note_figures(span, messages.text_of(result), timed)
             span.note(bytes=sum(x.size for x in timed.value.items if isinstance(x, Part)))
             self._remember_links(timed.value.items, own.server, call["id"], span)
             if timed.value.error:
@@ -363,107 +362,3 @@ async def _note_figures(span: Open, text: str, timed: Timed) -> None:
         tokens=await asyncio.to_thread(tokens.count, text), counter=tokens.counter().name,
         wait_seconds=timed.waited, decode_seconds=timed.decoded,
     )  # fmt: skip
-
-
-# -- messages
-
-
-def _text(message: BaseMessage) -> str:
-    """The text of a message, whatever its content is made of."""
-    content = message.content
-    if isinstance(content, str):
-        return content
-    return "".join(
-        block if isinstance(block, str) else str(block.get("text", "")) if block.get("type") == "text" else ""
-        for block in content
-    )
-
-
-def _calls(message: BaseMessage) -> list[dict[str, Any]]:
-    """Tool calls in the order in which they are sent back: valid ones, then those whose arguments could not be parsed."""
-    valid = [dict(call) for call in getattr(message, "tool_calls", [])]
-    invalid = [
-        {**call, "args": {}, "error": call.get("error") or call.get("args") or "empty"}
-        for call in getattr(message, "invalid_tool_calls", [])
-    ]
-    return valid + invalid
-
-
-def _strict(message: AIMessage, whole: AIMessageChunk) -> AIMessage:
-    """The message with calls whose arguments are no whole JSON object made invalid ones.
-
-    LangChain closes the brackets of what a reply that was cut left open; such a call must not run with half its arguments.
-    """
-    if not whole.tool_call_chunks:  # a model that does not stream its calls in pieces
-        return message
-    calls: list[ToolCall] = []
-    broken: list[InvalidToolCall] = []
-    for chunk in whole.tool_call_chunks:
-        name, identity, text = chunk["name"] or "", chunk["id"], chunk["args"] or "{}"
-        if (args := _json_object(text)) is not None:
-            calls.append({"name": name, "args": args, "id": identity, "type": "tool_call"})
-        else:
-            broken.append({"name": name, "args": text, "id": identity, "error": text, "type": "invalid_tool_call"})
-    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _with_ids(message: AIMessage, seen: set[str]) -> AIMessage:
-    """The reply with an id for every call that no call of the thread had before; adds them to `seen`."""
-    for call in [*message.tool_calls, *message.invalid_tool_calls]:
-        given = call.get("id")
-        if not given or given in seen:
-            call["id"] = f"call_{uuid4().hex}"
-            for block in message.content if isinstance(message.content, list) else ():
-                if isinstance(block, dict) and given and block.get("id") == given:
-                    block["id"] = call["id"]
-        seen.add(str(call["id"]))
-    return message
-
-
-def _numbered(turns: list[Any], call: str) -> list[Any]:
-    """Injected turns get ids that say so: `join` and the composition tell them by it."""
-    return [turn.model_copy(update={"id": f"prompt-{call}-{number}"}) for number, turn in enumerate(turns)]
-
-
-def _whose(message: BaseMessage) -> tuple[str, str]:
-    """The kind and label of a message that this turn has added."""
-    if (message.id or "").startswith("prompt-"):
-        return "prompts", message.type
-    if message.type != "tool":
-        return "replies", message.type
-    name, artifact = message.name or "", getattr(message, "artifact", None) or {}
-    kind = {tools.READ_RESOURCE: "reads", tools.INVOKE_PROMPT: "prompts"}.get(name, "results")
-    return kind, artifact.get("uri", name) if isinstance(artifact, dict) else name
-
-
-def _request_text(message: BaseMessage) -> str:
-    calls = "".join(f"\n{call['name']} {json.dumps(call['args'], ensure_ascii=False)}" for call in _calls(message))
-    return _text(message) + calls
-
-
-def in_order(messages: Sequence[BaseMessage], reason: str) -> list[BaseMessage]:
-    """The messages of a turn as a provider takes them: each call's result right after its message, in call order.
-
-    They arrive in the order in which the calls ended. A call that was stopped gets a result that gives the `reason`:
-    providers refuse a thread for good when a call has none.
-    """
-    from langchain_core.messages import ToolMessage
-
-    results = {m.tool_call_id: m for m in messages if isinstance(m, ToolMessage)}
-    whole: list[BaseMessage] = []
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            continue
-        whole.append(message)
-        for call in _calls(message):
-            missing = ToolMessage(f"No result: {reason}.", tool_call_id=call["id"], name=call["name"], status="error")
-            whole.append(results.get(call["id"], missing))
-    return whole

@@ -368,7 +368,7 @@ class Session:
         new: bool,
         live: Callable[[Event], None] | None,
     ) -> Turn:
-        from . import graph, models
+        from . import graph, messages, models
         from . import pattern as patterns
 
         self.need_server()
@@ -397,10 +397,10 @@ class Session:
                     )  # fmt: skip
                     span.note(model=models.model_name(chat), pattern=str(getattr(pattern, "__name__", pattern)))
                     answer = await work.run()
-                status, added = "ok", graph.in_order(work.messages, "it was never called")
+                status, added = "ok", messages.in_order(work.messages, "it was never called")
             except asyncio.CancelledError:
                 status = "cancelled"
-                added = graph.in_order(work.messages, "the turn was stopped by the user") if work else []
+                added = messages.in_order(work.messages, "the turn was stopped by the user") if work else []
                 raise
             finally:
                 self._live = None
