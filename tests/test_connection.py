@@ -239,6 +239,12 @@ def test_a_variable_that_is_not_set_is_an_error_before_anything_starts(wb: Sessi
     assert wb.spans == ()
 
 
+def test_python_is_the_one_of_this_process_whatever_the_path_says(wb: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    wb.connect("a", command=["python", *awkward()[1:]])
+    assert wb.read("urn:isbn:123").parts[0].data == "a book"
+
+
 # -- B. URIs
 
 

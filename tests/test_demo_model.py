@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 from langchain_core.tools import tool
 
 import workbench.demo
+from workbench.demo.context import turn
 from workbench.demo.lexical import passages
 from workbench.demo.model import DemoModel
 from workbench.errors import ModelError
@@ -267,3 +268,20 @@ def test_passages_hold_all_of_a_text_in_order_and_none_is_too_large_to_quote(tex
 def test_a_fenced_comment_is_no_heading() -> None:
     text = "# Title\n\n```sh\n# not a heading\n\nls\n```\n\nEnd."
     assert [passage.headings for passage in passages(text)] == ["Title"]
+
+
+def test_every_entry_of_a_real_catalog_is_read_with_its_description() -> None:
+    """The format is `pattern.catalog_text`'s: what it adds to an entry must not cost the model the lines after it."""
+    from workbench.content import Offer, Resource, Template
+    from workbench.pattern import catalog_text
+
+    told: dict[str, Any] = {"server": "s", "title": "T", "mime": "text/plain", "description": "what it is"}
+    offer = Offer(
+        resources=(Resource(uri="a:1", name="n", size=2048, **told),),
+        templates=(Template(uri="b:{x}", name="n", **told),),
+    )
+    found = turn([SystemMessage(catalog_text(offer)), HumanMessage("q")]).entries
+    assert [(entry.uri, entry.server, entry.description) for entry in found] == [
+        ("a:1", "s", "what it is"),
+        ("b:{x}", "s", "what it is"),
+    ]

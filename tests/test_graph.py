@@ -262,7 +262,8 @@ def test_a_tool_that_kills_its_server_is_a_result_and_the_thread_goes_on() -> No
         wb.connect("a", command=awkward())
         turn, model = ask(wb, [("a__dies", {}), ("a__whoami", {})], "done", approve="all")
         assert_valid(turn.messages)
-        assert "a has ended" in results(model.seen[1])["0-0"]
+        assert results(model.seen[1])["0-0"] == "a has ended.", "its stderr and what to type are for the person"
+        assert "simulated crash" in str(turn.frame().error.dropna().iloc[0])
         wb.reconnect("a")
         turn, model = ask(wb, "fine", new=False)
         assert_valid(model.seen[0])

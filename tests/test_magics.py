@@ -126,6 +126,9 @@ def test_braces_in_a_line_are_not_python(kernel: Kernel) -> None:
         ("%%agent --model gpt\nx", "there is no model 'gpt'"),
         ("%%agent --nonsense\nx", "--nonsense"),
         ("%%agent\n", "question is empty"),
+        ("%%agent what is this?\nx", "The question goes below the line that begins with %%agent"),
+        ("%mcp connect x python server.py", "A command goes behind --"),
+        ("%mcp read search_tickets", "is a tool, not a resource"),
     ],
 )
 def test_a_wrong_line_fails_in_one_short_error_and_loses_nothing(kernel: Kernel, line: str, says: str) -> None:
@@ -143,9 +146,13 @@ def test_a_wrong_line_fails_in_one_short_error_and_loses_nothing(kernel: Kernel,
 def test_a_magic_is_no_coroutine_and_prints_help(kernel: Kernel) -> None:
     """P03."""
     assert kernel.text("get_ipython().run_line_magic('mcp', 'status') is None").endswith("True")
-    assert "%mcp connect" in kernel.text("%mcp --help")
-    assert "--header" in kernel.text("%mcp connect --help")
-    assert "--approve" in kernel.text("%%agent --help")
+    overview = kernel.text("%mcp --help")
+    assert "%mcp connect      Connect to a server: NAME -- COMMAND ARGS, or NAME URL." in overview
+    assert "%mcp log " in overview
+    for line, option in (("%mcp connect --help", "--header"), ("%%agent --help", "--approve")):
+        shown = kernel.text(line)
+        assert option in shown
+        assert "::" not in shown
 
 
 def test_a_servers_tool_is_refused_with_the_reason_in_a_batch_run(kernel: Kernel) -> None:

@@ -117,6 +117,13 @@ def test_the_demo_model_without_its_package_names_the_extra(monkeypatch: pytest.
         wb.ask("Which products does the SUM ABAP test matrix cover?", new=True)
 
 
+def test_a_model_that_does_not_stream_works_too(wb: Session) -> None:
+    from workbench.demo.model import DemoModel
+
+    turn = wb.ask("Which plan has the subscription of 4471?", model=DemoModel(disable_streaming=True), new=True)
+    assert "annual" in turn.answer
+
+
 def test_a_model_that_takes_no_tools_is_told(wb: Session) -> None:
     from langchain_core.language_models.fake_chat_models import FakeListChatModel
 

@@ -241,7 +241,11 @@ class Work:
             else:
                 self._refuse(call, f"there is no tool {visible(name)!r}; there are: {', '.join(self._names())}")
         except Exception as error:  # whatever went wrong, the model is told and the thread stays valid
-            result = ToolMessage(self.recorder.mask(describe(error)), tool_call_id="", status="error")
+            # The first line says what happened; what follows (a server's stderr, what to type) is for the person.
+            said = self.recorder.mask(str(error) if isinstance(error, WorkbenchError) else describe(error)).split("\n")[
+                0
+            ]
+            result = ToolMessage(said, tool_call_id="", status="error")
         # `clean`: providers' packages send UTF-8, which has no lone surrogates, and would fail the whole turn.
         return result.model_copy(
             update={"content": clean(result.content), "tool_call_id": call["id"], "name": name}

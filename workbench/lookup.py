@@ -126,6 +126,9 @@ def _nearest(asked: str, known: Sequence[str]) -> str:
 
 
 def _near_misses(uri: str, offer: Offer) -> str:
+    for kind, named in (("tool", offer.tools), ("prompt", offer.prompts)):
+        if any(entry.name == uri for entry in named):
+            return f"{visible(uri)!r} is a {kind}, not a resource: it has no URI and cannot be read or attached."
     near = _nearest(uri, [r.uri for r in offer.resources] + [t.uri for t in offer.templates])
     return f"nobody offers {visible(uri)!r}" + (
         f". Nearest in the catalog: {near}." if near else ": the catalog is empty."

@@ -16,7 +16,7 @@ from IPython.core.error import UsageError as IPythonUsageError
 from IPython.core.magic import no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from .errors import UsageError
+from .errors import Stopped, UsageError
 from .span import sentence
 
 if TYPE_CHECKING:
@@ -29,14 +29,18 @@ __all__ = ["COMMANDS", "Magics", "agent_options", "current", "load", "unload"]
 COMMANDS: dict[str, Any] = {}
 """`%mcp` subcommands by name, each with its `parser`."""
 _current: Magics | None = None
-_BOARDS = (
-    4  # catalogs that stay live: each costs a pass over its rows after every magic, and running a cell again adds one
-)
+_HINTS = {  # by program: what somebody probably meant who typed words that no argument takes
+    "mcp connect": "A command goes behind --, after all options: %mcp connect NAME -- COMMAND ARGS. ",
+    "%agent": "The question goes below the line that begins with %%agent. ",
+}
+# Catalogs that stay live: each costs a pass over its rows after every magic, and running a cell again adds one.
+_BOARDS = 4
 
 
 def _command(function: Any) -> Any:
-    function = magic_arguments(f"mcp {function.__name__}")(function)
-    COMMANDS[function.__name__] = function
+    summary = function.__doc__.strip().splitlines()[0]  # IPython is about to replace the docstring by the help
+    COMMANDS[function.__name__] = function = magic_arguments(f"mcp {function.__name__}")(function)
+    function.summary = summary
     return function
 
 
@@ -73,6 +77,8 @@ class Magics:
         try:
             if (options := _parse(COMMANDS[name], words[1:])) is not None:
                 COMMANDS[name](self, options)
+        except KeyboardInterrupt:
+            raise Stopped(f"%mcp {name} was stopped; what was connected and attached is as it was") from None
         finally:
             self.sync()
 
@@ -104,20 +110,23 @@ def _parse(command: Any, words: Sequence[str]) -> Namespace | None:
     words = list(words)
     cut = words.index("--") if "--" in words else len(words)
     if "--help" in words[:cut] or "-h" in words[:cut]:
-        print(command.parser.format_help())
+        print(_plain(command.parser.format_help()))
         return None
     try:
         options: Namespace = command.parser.parse_args(words[:cut])
     except IPythonUsageError as error:  # IPython would print it on stderr, where a saved notebook shows no error
-        raise UsageError(f"{error}. {command.parser.format_usage().strip()}") from None
+        hint = _HINTS.get(command.parser.prog, "") if "unrecognized" in str(error) else ""
+        raise UsageError(f"{error}. {hint}{_plain(command.parser.format_usage())}") from None
     options.command = words[cut + 1 :]
     return options
 
 
+def _plain(help_text: str) -> str:
+    return help_text.strip().removeprefix("::").strip()  # IPython's formatter writes for Sphinx
+
+
 def _overview() -> str:
-    lines = [
-        f"  %mcp {name:<12} {(function.__doc__ or '').strip().splitlines()[0]}" for name, function in COMMANDS.items()
-    ]
+    lines = [f"  %mcp {name:<12} {function.summary}" for name, function in COMMANDS.items()]
     return "\n".join([*lines, "  %%agent           Ask the agent a question.", "Each takes --help."])
 
 
@@ -226,11 +235,13 @@ def read(magics: Magics, options: Namespace) -> None:
 @argument("--refresh", choices=("once", "turn"), default="once", help="read it now, or again at the start of each turn")
 def attach(magics: Magics, options: Namespace) -> None:
     """Put a resource into the context of every following turn."""
-    from .media import human_size
+    from .media import human_size, is_text_part
 
     done = magics.session.attach(options.uri, options.server, refresh=options.refresh)
     size, undo = human_size(done.content.size), f"%mcp detach {shlex.quote(done.uri)}"
-    _show(f"attached {done.uri} from {done.server} ({size}); take it out: {undo}")
+    whole = all(is_text_part(part) for part in done.content.parts)
+    note = "" if whole else "\nNot all of it is text: in place of the rest the model gets a note of its type and size."
+    _show(f"attached {done.uri} from {done.server} ({size}); take it out: {undo}{note}")
 
 
 @argument("uri", help="the URI as it was attached")
@@ -277,7 +288,7 @@ for _function in (
     _command(_function)
 
 
-@magic_arguments("agent")
+@magic_arguments("%agent")
 @argument("--model", help="demo, openai:NAME, anthropic:NAME, ollama:NAME ...; default: the session's")
 @argument("--pattern", default="catalog", help="what the model is told before it answers")
 @argument("--approve", choices=("ask", "all", "none"), default="ask", help="who allows the servers' own tools to run")

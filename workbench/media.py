@@ -31,6 +31,11 @@ def is_text(mime: str | None) -> bool:
     )
 
 
+def is_text_part(part: Part) -> bool:
+    """Whether a model gets the part's text, and not a note in its place."""
+    return isinstance(part.data, str) or is_text(part.mime)
+
+
 def human_size(size: int) -> str:
     """1536 -> "1.5 KB"."""
     amount = float(size)
@@ -53,7 +58,7 @@ def shown(part: Part) -> Shown:
     """The text of a part, or its descriptor. Never raises: bytes that do not fit become U+FFFD, and the note says so."""
     if isinstance(part.data, str):
         return Shown(part.data)
-    if not is_text(part.mime):
+    if not is_text_part(part):
         return Shown(
             f"[Binary: {part.mime or 'application/octet-stream'}, {human_size(part.size)}. Not text, so it is not shown here; "
             "a person can save it to a file and open it there.]"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["model_name", "resolve", "usage_of"]
 
+_KEYED = ("openai", "anthropic")
 _EXTRAS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama"}
 _KNOWN = (
     "demo, openai:NAME, anthropic:NAME, ollama:NAME, any other PROVIDER:NAME of LangChain, or a BaseChatModel object"
@@ -49,22 +50,24 @@ def resolve(model: str | BaseChatModel) -> BaseChatModel:
 
 def _from_langchain(provider: str, name: str) -> BaseChatModel:
     package = f"mcp-agent-workbench[{_EXTRAS[provider]}]" if provider in _EXTRAS else f"langchain-{provider}"
-    install = f'pip install "{package}"'
+    also = f" (or: pip install langchain langchain-{provider})" if provider in _EXTRAS else ""
+    install = f'pip install "{package}"{also}'
     try:
         from langchain.chat_models import init_chat_model
 
         # With a base URL set, ChatOpenAI does not ask for usage when it streams, unless told to (shared/cases, P39).
         extra: dict[str, Any] = {"stream_usage": True} if provider in ("openai", "azure_openai") else {}
         made: BaseChatModel = init_chat_model(name, model_provider=provider, **extra)
-    except ImportError as error:
-        raise ModelError(f"{provider}:{name} needs a package that is not installed ({error.name}): {install}") from None
+    except ImportError:
+        raise ModelError(f"{provider}:{name} needs a package that is not installed: {install}") from None
     except ValueError as error:
         raise ModelError(
             f"{provider}:{name} is not known to LangChain: {_first_line(error)} A model is: {_KNOWN}"
         ) from None
     except Exception as error:
         # Each provider's package raises its own kind for a missing key.
-        raise ModelError(f"{provider}:{name} could not be made: {_first_line(error)} Is its API key set?") from None
+        key = f"Set {provider.upper()}_API_KEY if it is not set." if provider in _KEYED else "Is its API key set?"
+        raise ModelError(f"{provider}:{name} could not be made. {key} It said: {_first_line(error)}") from None
     return made
 
 
@@ -115,6 +118,5 @@ def provider_error(name: str, error: Exception) -> ModelError:
         429: "Too many requests, or the quota is used up: wait and ask again.",
         529: "The provider is overloaded: ask again later.",
     }.get(status if isinstance(status, int) else 0, "")  # fmt: skip
-    return ModelError(
-        f"{name} failed{f' with status {status}' if status else ''}: {text or type(error).__name__}. {advice}".strip()
-    )
+    found = text.rstrip(".") or type(error).__name__
+    return ModelError(f"{name} failed{f' with status {status}' if status else ''}: {found}. {advice}".strip())

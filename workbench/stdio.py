@@ -61,6 +61,8 @@ class Server:
     async def start(cls, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Server:
         """Start it; raises `OSError` when the command cannot be run. `env` comes on top of `PASSED`."""
         passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+        # `python` is this notebook's, and so are the commands that were installed beside it, whatever was activated.
+        passed["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), passed.get("PATH", os.defpath)])
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

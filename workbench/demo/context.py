@@ -22,9 +22,7 @@ READ = "read_resource"
 BLOCK = re.compile(
     r'<(resource(?:-\d+)?) uri=("(?:[^"\\]|\\.)*")(?: type=("(?:[^"\\]|\\.)*"))?[^\n]*>\n(.*?)\n</\1>', re.DOTALL
 )
-ENTRY = re.compile(
-    r"^### Resource( template)?:(.*)\n((?:(?:Server|URI|URI template|Type|Description): .*(?:\n|\Z))+)", re.M
-)
+ENTRY = re.compile(r"^### Resource( template)?:(.*)\n((?:[A-Z][\w ]*: .*(?:\n|\Z))+)", re.M)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -235,7 +235,9 @@ def _nothing(now: Turn, target: Target | None) -> str:
     elif target and target.uri:
         found = f"{_code(target.uri)} matches best, but I was given no tool to read it."
     elif target:
-        found = f"{_code(target.entry.uri)} matches best, but needs a value: put its number into the question."
+        needs = "but needs a value: put the number into the question, as in 'customer 12'."
+        found = f"{_code(target.entry.uri)} matches best, {needs}"
     else:
         found = f"Nothing matches the question, in the {len(now.entries)} catalog entries that I was shown or attached."
-    return f"{found} I am {WHO}: I only quote what shares words with a question, and know nothing else."
+    limits = "I quote what shares words with a question, call no tool but `read_resource`, and know nothing else."
+    return f"{found} I am {WHO}: {limits}"
