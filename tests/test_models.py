@@ -100,7 +100,7 @@ def test_a_models_name_may_be_a_name_of_langchain(monkeypatch: pytest.MonkeyPatc
 
 def test_a_missing_key_package_or_provider_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(ModelError, match="Is its API key set"):
+    with pytest.raises(ModelError, match="Set OPENAI_API_KEY"):
         models.resolve("openai:gpt-4o")
     monkeypatch.setitem(sys.modules, "langchain_ollama", None)
     with pytest.raises(ModelError, match=r'pip install "mcp-agent-workbench\[ollama\]"'):
