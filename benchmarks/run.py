@@ -28,7 +28,8 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from pydantic import AnyUrl
 
-from workbench.connection import Connection, Target
+from workbench.connection import Connection
+from workbench.target import Target
 
 HERE = Path(__file__).parent
 BIG = "bench://big"

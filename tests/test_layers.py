@@ -15,7 +15,7 @@ PACKAGE = Path(workbench.__file__).parent
 LAYERS = [
     ["span", "content", "errors", "secret"],
     ["media", "tokens", "ledger", "catalog", "lookup"],
-    ["view"],
+    ["view", "turn", "target"],
     ["sdk", "stdio", "wire", "loop", "recorder", "models", "demo", "pattern", "reaper"],
     ["decode", "connection", "tools", "messages"],
     ["graph"],
@@ -35,7 +35,7 @@ HOME = {
     "langchain": {"models"},
     "IPython": {"magics", "notebook", "completion"},
     "anywidget": {"widget"},
-    "pandas": {"view", "sessions"},
+    "pandas": {"view", "turn"},
     "jinja2": {"view"},
     "mistune": {"view"},
     "tiktoken": {"tokens"},

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from workbench.content import Offer, visible
 from workbench.ledger import KINDS, totals
-from workbench.sessions import Turn
 from workbench.span import Span, Usage, fold, sentence, tree
+from workbench.turn import Turn
 from workbench.view import frame, html, rows, text
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202eevil\x1b[31m"

@@ -23,7 +23,8 @@ from .errors import (
 from .span import Span, Usage
 
 if TYPE_CHECKING:
-    from .sessions import Session, Turn
+    from .sessions import Session
+    from .turn import Turn
 
 __version__ = "0.1.0"
 __all__ = [
@@ -47,10 +48,14 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # `%load_ext workbench` must cost next to nothing; the rest is imported when it is first used.
-    if name in ("Session", "Turn"):
-        from . import sessions
+    if name == "Session":
+        from .sessions import Session
 
-        return getattr(sessions, name)
+        return Session
+    if name == "Turn":
+        from .turn import Turn
+
+        return Turn
     raise AttributeError(f"module 'workbench' has no attribute {name!r}")
 
 

@@ -11,8 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import decode, sdk, stdio, wire
 from .content import (
@@ -22,12 +21,13 @@ from .content import (
 )  # fmt: skip
 from .errors import ConnectError, NotConnected, RequestTimeout, ServerError
 from .recorder import describe
-from .secret import Secret, mask
+from .secret import mask
+from .target import Target
 
 if TYPE_CHECKING:
     from mcp import ClientSession
 
-__all__ = ["Connection", "Target", "Timed"]
+__all__ = ["Connection", "Timed"]
 
 T = TypeVar("T")
 _METHOD_NOT_FOUND, _CONNECTION_CLOSED = -32601, -32000
@@ -35,33 +35,6 @@ _MOST_PAGES = 10_000
 _LONGEST = 2000  # characters of a server's error text; what is over is counted, not shown
 _CLOSE_SECONDS = 3.0
 _STREAM_SECONDS = 300.0  # a server may keep its event stream silent for that long; requests have their own timeout
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """Where a server is: a command (stdio) or a URL (streamable HTTP, or legacy SSE)."""
-
-    name: str
-    command: tuple[str, ...] = ()
-    env: Mapping[str, Secret] = field(default_factory=dict)
-    cwd: str | None = None
-    url: str | None = None
-    headers: Mapping[str, Secret] = field(default_factory=dict)
-    transport: Literal["stdio", "http", "sse"] = "stdio"
-    timeout: float = 60.0
-    """Seconds for the handshake and for each request."""
-
-    hidden: tuple[Secret, ...] = ()
-    """What a variable in the command or the URL stood for, and what a URL holds that is nobody's business."""
-
-    @property
-    def where(self) -> str:
-        """What was typed, for messages; secrets masked."""
-        return mask(self.url or " ".join(self.command), self.secrets)
-
-    @property
-    def secrets(self) -> tuple[Secret, ...]:
-        return (*self.env.values(), *self.headers.values(), *self.hidden)
 
 
 class Timed(NamedTuple):

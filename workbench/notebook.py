@@ -22,7 +22,8 @@ from .view import html, text
 from .view.rows import label
 
 if TYPE_CHECKING:
-    from .sessions import Approve, Event, Session, Turn
+    from .sessions import Approve, Event, Session
+    from .turn import Turn
 
 __all__ = ["Board", "ask", "preview", "show_catalog"]
 

@@ -9,102 +9,35 @@ from __future__ import annotations
 import asyncio
 import atexit
 import inspect
-import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import ledger
-from .connection import Connection, Target
+from .connection import Connection
 from .content import Content, Offer
 from .errors import ConnectError, NotConnected, NotOffered, UsageError
 from .loop import Job, Loop
-from .recorder import Clock, Recorder
-from .secret import Secret, expand, in_url, mask, variables
+from .recorder import Clock, Open, Recorder
+from .secret import Secret, mask
 from .span import Actor, Span, fold
+from .target import Target, target
+from .turn import Attachment, Refresh, Status, Turn
 
 if TYPE_CHECKING:
-    import pandas
     from langchain_core.language_models import BaseChatModel
 
     from .graph import Attached, Call, Verdict, Work
     from .pattern import Pattern
 
-__all__ = ["Attachment", "Session", "Turn"]
+__all__ = ["Session"]
 
-Refresh = Literal["once", "turn"]
 Approve = Literal["ask", "all", "none"] | Callable[["Call"], "bool | Awaitable[Verdict]"]
 Event = Span | str
 """What a live view gets while a turn runs: a span's snapshot, or a piece of the answer's text."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attachment:
-    """Content that every following turn carries, until it is detached."""
-
-    content: Content
-    actor: Actor
-    refresh: Refresh
-    read_at: float
-    """Unix seconds, UTC: how old the content is."""
-
-    @property
-    def uri(self) -> str:
-        return self.content.uri
-
-    @property
-    def server(self) -> str:
-        return self.content.server
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """One question, all the provider calls and reads it caused, and its answer. Displays as its trace."""
-
-    number: int
-    question: str
-    answer: str
-    status: Literal["ok", "cancelled", "error"]
-    spans: tuple[Span, ...]
-    messages: tuple[Any, ...] = field(default=(), repr=False)
-    """The LangChain messages that the turn added to the thread; empty when it failed."""
-
-    @property
-    def totals(self) -> ledger.Totals:
-        """Provider calls, reads, tokens (measured and estimated apart), bytes and seconds."""
-        return ledger.totals(self.spans)
-
-    @property
-    def composition(self) -> pandas.DataFrame:
-        """One row a provider call: what its input was made of; see `ledger.composition`."""
-        from .view import frame
-
-        return frame.composition(self.spans)
-
-    def frame(self) -> pandas.DataFrame:
-        """One row a span, in the order in which they opened."""
-        from .view import frame
-
-        return frame.spans(self.spans)
-
-    def reads(self) -> pandas.DataFrame:
-        """The rows of `frame()` that brought content into the turn: reads and attachments."""
-        from .view import frame
-
-        return frame.spans(span for span in self.spans if span.kind in ("read", "attach"))
-
-    def __repr__(self) -> str:
-        from .view import text
-
-        return text.turn(self)
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        from .view import html, text
-
-        return {"text/html": html.turn(self), "text/plain": text.turn(self)}
+Live = Callable[[Event], None]
 
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -140,7 +73,7 @@ class Session:
         self._snapshots: list[Span] = []
         self._secrets: set[Secret] = set()
         self._numbers = count(1)
-        self._live: tuple[int, Callable[[Event], None]] | None = None
+        self._live: tuple[int, Live] | None = None
         self._one_turn = asyncio.Lock()
         self.recorder = Recorder(self._record, clock, self.mask)
         _sessions.add(self)
@@ -190,8 +123,8 @@ class Session:
 
         Raises `UsageError` before anything is started, `ConnectError` after; a connection of the same name stays then.
         """
-        target = _target(name, command, env, cwd, url, headers or {}, transport, timeout)
-        return self.loop.run(self._connect(target))
+        where = target(name, command, env, cwd, url, headers or {}, transport, timeout)
+        return self.loop.run(self._connect(where))
 
     async def _connect(self, target: Target) -> Offer:
         self._secrets.update(target.secrets)
@@ -348,7 +281,7 @@ class Session:
         pattern: str | Pattern = "catalog",
         approve: Approve = "none",
         new: bool = False,
-        live: Callable[[Event], None] | None = None,
+        live: Live | None = None,
     ) -> Turn:
         """`ask` for code that awaits. `live` gets every event of the turn, on this coroutine's own loop."""
         here = asyncio.get_running_loop()
@@ -366,9 +299,9 @@ class Session:
         pattern: str | Pattern,
         approve: Approve,
         new: bool,
-        live: Callable[[Event], None] | None,
+        live: Live | None,
     ) -> Turn:
-        from . import graph, messages, models
+        from . import messages, models
         from . import pattern as patterns
 
         self.need_server()
@@ -384,39 +317,40 @@ class Session:
                 self._thread, self._links = [], {}
             number, before = next(self._numbers), len(self._snapshots)
             self._live = (number, live) if live else None
-            status: Literal["ok", "cancelled", "error"] = "error"
-            work: Work | None = None
+            status: Status = "error"
+            works: list[Work] = []
             answer, added = "", list[Any]()
             try:
                 with self.recorder.span("turn", question, "user", turn=number) as span:
-                    brief = await chosen(self.offer, lambda uri: self._read(uri, None, "host"))
-                    work = graph.Work(
-                        chat, brief, self.offer, self.connections, self._gate(approve), self.recorder, span, question,
-                        attached=await self._attached(), history=self._thread, links=self._links,
-                        on_text=live or (lambda text: None),
-                    )  # fmt: skip
                     span.note(model=models.model_name(chat), pattern=str(getattr(pattern, "__name__", pattern)))
-                    answer = await work.run()
-                status, added = "ok", messages.in_order(work.messages, "it was never called")
+                    works.append(await self._prepare(question, chat, chosen, approve, span, live))
+                    answer = await works[0].run()
+                status, added = "ok", messages.in_order(works[0].messages, "it was never called")
             except asyncio.CancelledError:
                 status = "cancelled"
-                added = messages.in_order(work.messages, "the turn was stopped by the user") if work else []
+                added = messages.in_order(works[0].messages, "the turn was stopped by the user") if works else []
                 raise
             finally:
                 self._live = None
                 self._thread = [*self._thread, *added]
                 spans = fold(span for span in self._snapshots[before:] if span.turn == number)
-                self.turns.append(
-                    Turn(
-                        number=number,
-                        question=question,
-                        answer=answer,
-                        status=status,
-                        spans=spans,
-                        messages=tuple(added),
-                    )
+                done = Turn(
+                    number=number, question=question, answer=answer, status=status, spans=spans, messages=tuple(added)
                 )
-            return self.turns[-1]
+                self.turns.append(done)
+            return done
+
+    async def _prepare(
+        self, question: str, chat: BaseChatModel, pattern: Pattern, approve: Approve, span: Open, live: Live | None
+    ) -> Work:
+        """What the graph needs for a turn: the brief, the attachments as they are now, and the thread so far."""
+        from . import graph
+
+        brief = await pattern(self.offer, lambda uri: self._read(uri, None, "host"))
+        return graph.Work(
+            chat, brief, self.offer, self.connections, self._gate(approve), self.recorder, span, question,
+            attached=await self._attached(), history=self._thread, links=self._links, on_text=live or (lambda text: None),
+        )  # fmt: skip
 
     def _gate(self, approve: Approve) -> Callable[[Call], Awaitable[Verdict]]:
         """Who decides on the servers' own tools; a span only where somebody is asked, for the seconds that takes."""
@@ -462,32 +396,3 @@ class Session:
                 )  # fmt: skip
             found.append(graph.Attached(content, attachment.actor, text))
         return found
-
-
-def _target(
-    name: str, command: Sequence[str], env: Mapping[str, str] | Sequence[str], cwd: str | None, url: str | None,
-    headers: Mapping[str, str], transport: Literal["http", "sse"], timeout: float,
-) -> Target:  # fmt: skip
-    if name == "demo" and not command and not url:
-        command = (sys.executable, "-m", "workbench.demo")
-    if not name or bool(command) == bool(url):
-        raise UsageError(
-            f"connect {name or 'NAME'} to what? Give a command or a URL: %mcp connect {name or 'NAME'} -- COMMAND ARGS, "
-            f"or %mcp connect {name or 'NAME'} https://HOST/mcp; %mcp connect demo starts the bundled server"
-        )
-    if timeout <= 0:
-        raise UsageError(f"a timeout of {timeout:g} s is no time at all; give seconds, as in --timeout 60")
-    if url and not url.startswith(("http://", "https://")):
-        raise UsageError(
-            f"{url!r} is no http:// or https:// address; a command goes behind --: %mcp connect {name} -- COMMAND"
-        )
-    pairs = list(env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env))
-    typed = [*command, *([url] if url else [])]
-    address = expand(url) if url else None
-    return Target(
-        name=name, command=tuple(map(expand, command)), cwd=cwd, url=address, timeout=timeout,
-        env={key: Secret(expand(value)) for key, value in pairs},
-        headers={key: Secret(expand(value)) for key, value in headers.items()},
-        hidden=tuple([secret for text in typed for secret in variables(text)] + in_url(address or "")),
-        transport=transport if url else "stdio",
-    )  # fmt: skip

@@ -18,7 +18,7 @@ from .markdown import render
 if TYPE_CHECKING:
     import jinja2
 
-    from ..sessions import Turn
+    from ..turn import Turn
 
 __all__ = ["answer", "catalog", "trace", "turn"]
 

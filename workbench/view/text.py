@@ -11,7 +11,7 @@ from ..span import Span
 from . import rows
 
 if TYPE_CHECKING:
-    from ..sessions import Turn
+    from ..turn import Turn
 
 __all__ = ["table", "trace", "turn"]
 

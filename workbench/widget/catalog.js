@@ -29,11 +29,11 @@ const STATES = { attached: "● attached", read: "○ read", failed: "▲ failed
 const COLUMNS = [
   { name: "state", width: "7.2em", show: r => STATES[r.state] ?? "", by: r => r.state || null },
   { name: "server", width: "minmax(4.5em,.35fr)", show: r => r.server },
-  { name: "name", width: "minmax(8em,1.1fr)", show: r => r.label },
-  { name: "URI", width: "minmax(8em,1.2fr)", show: r => r.uri },
-  { name: "type", width: "minmax(5em,.6fr)", show: r => r.kind === "resource" && r.mime ? r.mime : [r.kind, r.mime].filter(Boolean).join(", ") },
+  { name: "name", width: "minmax(8em,1.3fr)", show: r => r.label },
+  { name: "URI", width: "minmax(8em,1.4fr)", show: r => r.uri },
+  { name: "type", width: "minmax(4.5em,.5fr)", show: r => r.kind === "resource" && r.mime ? r.mime : [r.kind, r.mime].filter(Boolean).join(", ") },
   { name: "size", width: "5.4em", show: r => bytes(r.size), by: r => r.size, right: true },
-  { name: "description", width: "minmax(9em,2.2fr)", show: r => r.description ?? "", by: r => r.description },
+  { name: "description", width: "minmax(9em,1.8fr)", show: r => r.description ?? "", by: r => r.description },
   { name: "tokens", width: "5.2em", show: r => number(r.tokens), by: r => r.tokens, right: true },
 ];
 const WIDTHS = [...COLUMNS.map(c => c.width), "5.7em"].join(" ");

@@ -1,0 +1,70 @@
+"""Where a server is, from what was typed: checked, and with its secrets kept apart, before anything is started."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .errors import UsageError
+from .secret import Secret, expand, in_url, mask, variables
+
+__all__ = ["Target", "target"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a server is: a command (stdio) or a URL (streamable HTTP, or legacy SSE)."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    env: Mapping[str, Secret] = field(default_factory=dict)
+    cwd: str | None = None
+    url: str | None = None
+    headers: Mapping[str, Secret] = field(default_factory=dict)
+    transport: Literal["stdio", "http", "sse"] = "stdio"
+    timeout: float = 60.0
+    """Seconds for the handshake and for each request."""
+
+    hidden: tuple[Secret, ...] = ()
+    """What a variable in the command or the URL stood for, and what a URL holds that is nobody's business."""
+
+    @property
+    def where(self) -> str:
+        """What was typed, for messages; secrets masked."""
+        return mask(self.url or " ".join(self.command), self.secrets)
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        return (*self.env.values(), *self.headers.values(), *self.hidden)
+
+
+def target(
+    name: str, command: Sequence[str], env: Mapping[str, str] | Sequence[str], cwd: str | None, url: str | None,
+    headers: Mapping[str, str], transport: Literal["http", "sse"], timeout: float,
+) -> Target:  # fmt: skip
+    """The target that these words mean; raises `UsageError` saying what to type instead."""
+    if name == "demo" and not command and not url:
+        command = (sys.executable, "-m", "workbench.demo")
+    if not name or bool(command) == bool(url):
+        raise UsageError(
+            f"connect {name or 'NAME'} to what? Give a command or a URL: %mcp connect {name or 'NAME'} -- COMMAND ARGS, "
+            f"or %mcp connect {name or 'NAME'} https://HOST/mcp; %mcp connect demo starts the bundled server"
+        )
+    if timeout <= 0:
+        raise UsageError(f"a timeout of {timeout:g} s is no time at all; give seconds, as in --timeout 60")
+    if url and not url.startswith(("http://", "https://")):
+        raise UsageError(
+            f"{url!r} is no http:// or https:// address; a command goes behind --: %mcp connect {name} -- COMMAND"
+        )
+    pairs = list(env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env))
+    typed = [*command, *([url] if url else [])]
+    address = expand(url) if url else None
+    return Target(
+        name=name, command=tuple(map(expand, command)), cwd=cwd, url=address, timeout=timeout,
+        env={key: Secret(expand(value)) for key, value in pairs},
+        headers={key: Secret(expand(value)) for key, value in headers.items()},
+        hidden=tuple([secret for text in typed for secret in variables(text)] + in_url(address or "")),
+        transport=transport if url else "stdio",
+    )  # fmt: skip

@@ -1,0 +1,84 @@
+"""What a session keeps: finished turns, and what is attached to those to come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import ledger
+from .content import Content
+from .span import Actor, Span
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Attachment", "Refresh", "Status", "Turn"]
+
+Refresh = Literal["once", "turn"]
+Status = Literal["ok", "cancelled", "error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """Content that every following turn carries, until it is detached."""
+
+    content: Content
+    actor: Actor
+    refresh: Refresh
+    read_at: float
+    """Unix seconds, UTC: how old the content is."""
+
+    @property
+    def uri(self) -> str:
+        return self.content.uri
+
+    @property
+    def server(self) -> str:
+        return self.content.server
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One question, all the provider calls and reads it caused, and its answer. Displays as its trace."""
+
+    number: int
+    question: str
+    answer: str
+    status: Status
+    spans: tuple[Span, ...]
+    messages: tuple[Any, ...] = field(default=(), repr=False)
+    """The LangChain messages that the turn added to the thread; empty when it failed."""
+
+    @property
+    def totals(self) -> ledger.Totals:
+        """Provider calls, reads, tokens (measured and estimated apart), bytes and seconds."""
+        return ledger.totals(self.spans)
+
+    @property
+    def composition(self) -> pandas.DataFrame:
+        """One row a provider call: what its input was made of; see `ledger.composition`."""
+        from .view import frame
+
+        return frame.composition(self.spans)
+
+    def frame(self) -> pandas.DataFrame:
+        """One row a span, in the order in which they opened."""
+        from .view import frame
+
+        return frame.spans(self.spans)
+
+    def reads(self) -> pandas.DataFrame:
+        """The rows of `frame()` that brought content into the turn: reads and attachments."""
+        from .view import frame
+
+        return frame.spans(span for span in self.spans if span.kind in ("read", "attach"))
+
+    def __repr__(self) -> str:
+        from .view import text
+
+        return text.turn(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from .view import html, text
+
+        return {"text/html": html.turn(self), "text/plain": text.turn(self)}
