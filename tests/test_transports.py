@@ -34,11 +34,16 @@ def served(option: str) -> Iterator[str]:
         server.wait()
 
 
-@pytest.fixture(scope="module", params=["stdio", "http", "sse"])
+@pytest.fixture(scope="module", params=["stdio", "memory", "http", "sse"])
 def demo(request: pytest.FixtureRequest) -> Iterator[Session]:
     with Session() as wb:
         if request.param == "stdio":
             wb.connect("demo")
+            yield wb
+        elif request.param == "memory":
+            from workbench.demo.server import build
+
+            wb.connect("demo", server=build())
             yield wb
         else:
             with served(f"--{request.param}") as origin:
@@ -64,6 +69,20 @@ def test_every_transport_answers_a_whole_turn(demo: Session) -> None:
     turn = demo.ask("Which products does the SUM ABAP test matrix cover?", new=True)
     assert "S/4HANA 2023" in turn.answer
     assert turn.totals.reads == 1
+
+
+def test_a_server_that_is_made_in_the_notebook_is_tried_without_a_process() -> None:
+    from mcp.server.fastmcp import FastMCP
+
+    mine = FastMCP("mine")
+    mine.resource("notes://today", name="today", description="What happened today")(lambda: "It rained.")
+    with Session() as wb:
+        wb.connect("mine", server=mine)
+        assert "It rained." in wb.ask("What happened today?").answer
+        mine.resource("notes://tomorrow", name="tomorrow", description="What happens tomorrow")(lambda: "Sun.")
+        assert len(wb.reconnect("mine").resources) == 2
+        with pytest.raises(ConnectError, match="object is no MCP server"):
+            wb.connect("odd", server=object())
 
 
 def test_a_server_over_http_that_goes_away_is_told_and_the_session_stays() -> None:

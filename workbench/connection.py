@@ -159,6 +159,9 @@ class Connection:
             self._process = await stdio.Server.start(self.target.command, env, self.target.cwd)
             async with wire.streams(self._process, self._server_ended) as streams:
                 yield streams
+        elif self.target.transport == "memory":
+            async with wire.in_process(self.target.server) as streams:
+                yield streams
         elif self.target.transport == "sse":
             from mcp.client.sse import sse_client
 
@@ -218,6 +221,8 @@ class Connection:
                 f"It was started with {', '.join(self.target.env) or 'no extra variables'} beside {', '.join(stdio.PASSED)}; "
                 "more are passed with --env NAME, more time is given with --timeout SECONDS."
             )
+        if self.target.transport == "memory":
+            return "It runs in this process; `%mcp logs` has nothing of it, its output is this notebook's."
         return "Check the address and --header; an older server may want --sse."
 
     # -- requests

@@ -113,17 +113,19 @@ class Session:
         url: str | None = None,
         headers: Mapping[str, str] | None = None,
         transport: Literal["http", "sse"] = "http",
+        server: Any = None,
         timeout: float = 60.0,
     ) -> Offer:
         """Connect to a server and give what it offers. No content is read.
 
-        `connect("demo")` starts the bundled server; otherwise give a `command` (stdio) or a `url`. `env` maps names to
-        values, or lists names to pass on from this process. `${NAME}` in `headers` and `env` values is replaced from the
-        environment, as it is in the command and the URL. `timeout` (seconds) is for the handshake and for each request.
+        `connect("demo")` starts the bundled server; otherwise give a `command` (stdio), a `url`, or as `server` an object of
+        the SDK that was made in this process (`FastMCP` or the low-level `Server`; it runs on the background loop).
+        `env` maps names to values, or lists names to pass on from this process. `${NAME}` in `headers`, `env` values, the
+        command and the URL is replaced from the environment. `timeout` (seconds) is for the handshake and each request.
 
         Raises `UsageError` before anything is started, `ConnectError` after; a connection of the same name stays then.
         """
-        where = target(name, command, env, cwd, url, headers or {}, transport, timeout)
+        where = target(name, command, env, cwd, url, headers or {}, transport, timeout, server)
         return self.loop.run(self._connect(where))
 
     async def _connect(self, target: Target) -> Offer:

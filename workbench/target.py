@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from .errors import UsageError
 from .secret import Secret, expand, in_url, mask, variables
@@ -15,15 +15,17 @@ __all__ = ["Target", "target"]
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where a server is: a command (stdio) or a URL (streamable HTTP, or legacy SSE)."""
+    """Where a server is: a command (stdio), a URL (streamable HTTP, or legacy SSE), or an object of this process."""
 
     name: str
     command: tuple[str, ...] = ()
     env: Mapping[str, Secret] = field(default_factory=dict)
     cwd: str | None = None
     url: str | None = None
+    server: Any = None
+    """An SDK server (`FastMCP` or the low-level `Server`) that was made in this process."""
     headers: Mapping[str, Secret] = field(default_factory=dict)
-    transport: Literal["stdio", "http", "sse"] = "stdio"
+    transport: Literal["stdio", "http", "sse", "memory"] = "stdio"
     timeout: float = 60.0
     """Seconds for the handshake and for each request."""
 
@@ -33,6 +35,8 @@ class Target:
     @property
     def where(self) -> str:
         """What was typed, for messages; secrets masked."""
+        if self.server is not None:
+            return f"a {type(self.server).__name__} of this process"
         return mask(self.url or " ".join(self.command), self.secrets)
 
     @property
@@ -42,12 +46,12 @@ class Target:
 
 def target(
     name: str, command: Sequence[str], env: Mapping[str, str] | Sequence[str], cwd: str | None, url: str | None,
-    headers: Mapping[str, str], transport: Literal["http", "sse"], timeout: float,
+    headers: Mapping[str, str], transport: Literal["http", "sse"], timeout: float, server: Any = None,
 ) -> Target:  # fmt: skip
     """The target that these words mean; raises `UsageError` saying what to type instead."""
-    if name == "demo" and not command and not url:
+    if name == "demo" and not command and not url and server is None:
         command = (sys.executable, "-m", "workbench.demo")
-    if not name or bool(command) == bool(url):
+    if not name or sum(map(bool, (command, url, server))) != 1:
         raise UsageError(
             f"connect {name or 'NAME'} to what? Give a command or a URL: %mcp connect {name or 'NAME'} -- COMMAND ARGS, "
             f"or %mcp connect {name or 'NAME'} https://HOST/mcp; %mcp connect demo starts the bundled server"
@@ -61,10 +65,10 @@ def target(
     pairs = list(env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env))
     typed = [*command, *([url] if url else [])]
     address = expand(url) if url else None
+    kind: Literal["stdio", "http", "sse", "memory"] = transport if url else "stdio" if command else "memory"
     return Target(
-        name=name, command=tuple(map(expand, command)), cwd=cwd, url=address, timeout=timeout,
+        name=name, server=server, transport=kind, command=tuple(map(expand, command)), cwd=cwd, url=address, timeout=timeout,
         env={key: Secret(expand(value)) for key, value in pairs},
         headers={key: Secret(expand(value)) for key, value in headers.items()},
         hidden=tuple([secret for text in typed for secret in variables(text)] + in_url(address or "")),
-        transport=transport if url else "stdio",
     )  # fmt: skip

@@ -17,7 +17,7 @@ from . import stdio
 if TYPE_CHECKING:
     from mcp.types import JSONRPCMessage
 
-__all__ = ["REPAIRED", "answer_type", "message", "request", "streams"]
+__all__ = ["REPAIRED", "answer_type", "in_process", "message", "request", "streams"]
 
 REPAIRED = "workbench/repaired"
 """Key in a result's `_meta`: the reply held bytes that are not UTF-8, which were replaced by U+FFFD."""
@@ -156,3 +156,23 @@ async def streams(server: stdio.Server, ended: Callable[[], None]) -> AsyncItera
     finally:
         with anyio.CancelScope(shield=True):
             await server.stop()
+
+
+@asynccontextmanager
+async def in_process(server: Any) -> AsyncIterator[tuple[Any, Any]]:
+    """The two memory streams to a server object of this process, which runs beside it until the end.
+
+    Raises `TypeError` for what is no server of the SDK.
+    """
+    import anyio
+    from mcp.shared.memory import create_client_server_memory_streams
+
+    low = getattr(server, "_mcp_server", server)  # FastMCP keeps the low-level server there; the SDK has no public way
+    if not (hasattr(low, "run") and hasattr(low, "create_initialization_options")):
+        raise TypeError(f"a {type(server).__name__} is no MCP server; give a FastMCP or a low-level Server of the SDK")
+    async with create_client_server_memory_streams() as (client, (read, write)), anyio.create_task_group() as tasks:
+        tasks.start_soon(low.run, read, write, low.create_initialization_options())
+        try:
+            yield client
+        finally:
+            tasks.cancel_scope.cancel()
