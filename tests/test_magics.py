@@ -96,10 +96,18 @@ def test_read_shows_text_and_says_what_it_leaves_out(kernel: Kernel) -> None:
     assert "a book" in kernel.text("%mcp read urn:isbn:123")
     assert "plan v2" in kernel.text("%mcp read 'file:///repo/My Docs/plan v2.md'")
     assert "80,000 of 100,000 characters are not shown" in kernel.text("%mcp read res://files/huge")
-    assert "[Binary: application/pdf" in kernel.text("%mcp read res://files/report")
+    assert "[Binary: application/pdf, could not be read" in kernel.text("%mcp read res://files/report")
     assert "not valid utf-8" in kernel.text("%mcp read res://files/latin1")
     parts = kernel.text("%mcp read res://dir/")
     assert parts.index("a.txt") < parts.index("part A") < parts.index("b.txt") < parts.index("c.png")
+
+
+def test_a_content_is_saved_to_a_file_by_magic(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run("%mcp connect demo")
+    line = f"%mcp read file:///repo/architecture.png --save {tmp_path / 'a.png'}"
+    assert "bytes)" in kernel.text(line)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert "nothing was written" in kernel.fails(line)
 
 
 def test_braces_in_a_line_are_not_python(kernel: Kernel) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal, overload
 
 __all__ = [
@@ -212,6 +213,22 @@ class Content:
     def sha256(self) -> str:
         """Identity of the bytes, for the trace; the bytes themselves never go there."""
         return digest(self.parts)
+
+    def save(self, path: str | Path) -> tuple[Path, ...]:
+        """Write the parts to files, byte for byte (text as UTF-8): one to `path`, several to `name-1.ext`, `name-2.ext` ...
+
+        Gives the files. Raises `FileExistsError` before anything is written when one of them is there.
+        """
+        path = Path(path)
+        many = len(self.parts) > 1
+        paths = [path.with_stem(f"{path.stem}-{n}") if many else path for n in range(1, len(self.parts) + 1)]
+        for each in paths:
+            if each.exists():
+                raise FileExistsError(f"{each} is there already; nothing was written. Give another name")
+        for each, part in zip(paths, self.parts, strict=True):
+            data = part.data if isinstance(part.data, bytes) else part.data.encode(errors="surrogatepass")
+            each.write_bytes(data)
+        return tuple(paths)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -347,13 +347,16 @@ async def read_into(span: Open, connection: Connection, uri: str) -> tuple[Conte
     timed = await connection.read(uri)
     content: Content = timed.value
     started = time.perf_counter()
-    text, note = media.for_model(content.parts, connection.name)
+    # On a thread: a PDF of many pages takes seconds, and the loop serves every connection.
+    text, note = await asyncio.to_thread(media.for_model, content.parts, connection.name)
     rendered = time.perf_counter() - started
     await _note_figures(span, text, timed)
     span.note(
         bytes=content.size, parts=len(content.parts), sha256=content.sha256, render_seconds=rendered,
         mime=", ".join(dict.fromkeys(part.mime or "unknown" for part in content.parts)) or None,
     )  # fmt: skip
+    if found := [kind for part in content.parts if (kind := media.found_type(part))]:
+        span.note(mime_found=", ".join(dict.fromkeys(found)))
     if content.repaired:
         note = "; ".join(x for x in (note, "bytes on the wire that were not UTF-8 were replaced") if x)
     if note:

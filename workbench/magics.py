@@ -221,11 +221,22 @@ def tools(magics: Magics, options: Namespace) -> None:
 
 @argument("uri", help="the URI as the catalog spells it")
 @argument("--server", help="needed only when two servers list it")
+@argument("--save", metavar="FILE", help="write it to this file instead of showing it, byte for byte")
 def read(magics: Magics, options: Namespace) -> None:
-    """Read a resource for yourself and see it; nothing goes to a model."""
+    """Read a resource for yourself and see or save it; nothing goes to a model."""
     from . import notebook
 
     content = magics.session.read(options.uri, options.server)
+    if options.save:
+        try:
+            paths = content.save(options.save)
+        except OSError as error:
+            raise UsageError(f"{options.uri} was read but not saved: {error}") from None
+        _show(
+            "\n".join(f"saved {path} ({path.stat().st_size:,} bytes)" for path in paths)
+            or "the server answered no content"
+        )
+        return
     shown, note = notebook.preview(content)
     _show(shown + (f"\n[{note}; all of it: workbench.session().read({content.uri!r})]" if note else ""))
 

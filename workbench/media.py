@@ -1,17 +1,25 @@
-"""From a part to what the model gets and what a person sees. Text arrives whole, a binary as an honest descriptor."""
+"""From a part to what the model gets and what a person sees. Text arrives whole, a binary as an honest descriptor.
+
+A handler is a function from a part and its media type to `Shown`, or to `None` where it cannot say more than the descriptor.
+Append your own with `add`; what was added last is asked first. Chosen by exact type, then suffix (`+json`), then `type/*`.
+"""
 
 from __future__ import annotations
 
 import codecs
+import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain, count
 from typing import NamedTuple
 
 from .content import Link, Part, clean, one_line
 
-__all__ = ["Shown", "for_model", "human_size", "is_text", "link_text", "shown", "wrap"]
+__all__ = [
+    "HANDLERS", "Shown", "add", "essence", "for_model", "found_type", "human_size", "is_text", "is_text_part", "link_text",
+    "shown", "wrap",
+]  # fmt: skip
 
 
 class Shown(NamedTuple):
@@ -21,19 +29,57 @@ class Shown(NamedTuple):
     note: str | None = None
 
 
+Handler = Callable[[Part, str], Shown | None]
+HANDLERS: list[tuple[str, Handler]] = []
+"""Media type patterns (`application/pdf`, `+json`, `image/*`) and who renders them."""
+GENERIC = ("", "application/octet-stream", "binary/octet-stream")
+
+
+def add(pattern: str, handler: Handler) -> Callable[[], None]:
+    """Let `handler` render parts of that type; gives the function that takes it away again.
+
+    Example:
+        >>> undo = add("text/csv", lambda part, mime: Shown("a table"))
+    """
+    entry = (pattern, handler)
+    HANDLERS.append(entry)
+    return lambda: HANDLERS.remove(entry)
+
+
+def essence(mime: str | None) -> str:
+    """A media type without parameters, in lower case; "" where there is none."""
+    return (mime or "").lower().split(";")[0].strip()
+
+
 def is_text(mime: str | None) -> bool:
     """Whether a media type is text (the rule of "On-demand resources", step 4)."""
-    essence = (mime or "").lower().split(";")[0].strip()
+    kind = essence(mime)
     return (
-        essence.startswith("text/")
-        or essence.endswith(("+json", "+xml", "+yaml"))
-        or essence in ("application/json", "application/xml", "application/yaml")
+        kind.startswith("text/")
+        or kind.endswith(("+json", "+xml", "+yaml"))
+        or kind in ("application/json", "application/xml", "application/yaml")
     )
+
+
+def found_type(part: Part) -> str | None:
+    """The media type that the bytes themselves show (by `filetype`, of the `media` extra), where it counts more than the
+    declared one: that is missing or generic, or says text, image, audio or video and the bytes are something else.
+    """
+    if isinstance(part.data, str):
+        return None
+    try:
+        import filetype
+    except ImportError:
+        return None
+    declared, found = essence(part.mime), filetype.guess_mime(part.data)
+    # A document in a zip is not a lying zip: other application types are believed.
+    doubtful = declared in GENERIC or is_text(declared) or declared.split("/")[0] in ("image", "audio", "video")
+    return found if found and found != declared and doubtful else None
 
 
 def is_text_part(part: Part) -> bool:
     """Whether a model gets the part's text, and not a note in its place."""
-    return isinstance(part.data, str) or is_text(part.mime)
+    return not shown(part).text.startswith(_DESCRIPTOR)
 
 
 def human_size(size: int) -> str:
@@ -46,6 +92,40 @@ def human_size(size: int) -> str:
     return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
 
 
+def shown(part: Part) -> Shown:
+    """What a model gets of a part, as text: its own, a document's, or a descriptor. Never raises."""
+    if isinstance(part.data, str):
+        return Shown(part.data)
+    kind = found_type(part) or essence(part.mime)
+    said = next(filter(None, (handler(part, kind) for handler in _chosen(kind))), None) or _descriptor(part, kind)
+    if kind == essence(part.mime) or not kind:
+        return said
+    lie = (
+        f"declared as {one_line(part.mime)}, found to be {kind}"
+        if part.mime
+        else f"no type declared, found to be {kind}"
+    )
+    return Shown(said.text, "; ".join(x for x in (lie, said.note) if x))
+
+
+def _chosen(kind: str) -> Iterable[Handler]:
+    top, suffix = f"{kind.split('/')[0]}/*", f"+{kind.rsplit('+', 1)[1]}" if "+" in kind else None
+    for wanted in (kind, suffix, top):
+        yield from (handler for pattern, handler in reversed(HANDLERS) if pattern == wanted)
+
+
+# -- the handlers that are there from the start
+
+_DESCRIPTOR = "[Binary: "
+
+
+def _descriptor(part: Part, kind: str, *facts: str) -> Shown:
+    about = ", ".join([kind or "application/octet-stream", *facts, human_size(part.size)])
+    return Shown(
+        f"{_DESCRIPTOR}{about}. Not text, so it is not shown here; a person can save it to a file and open it there.]"
+    )
+
+
 def _charset(mime: str | None) -> str | None:
     found = re.search(r"charset\s*=\s*\"?([\w.:+-]+)", mime or "", re.IGNORECASE)
     try:
@@ -54,21 +134,54 @@ def _charset(mime: str | None) -> str | None:
         return None
 
 
-def shown(part: Part) -> Shown:
-    """The text of a part, or its descriptor. Never raises: bytes that do not fit become U+FFFD, and the note says so."""
-    if isinstance(part.data, str):
-        return Shown(part.data)
-    if not is_text_part(part):
-        return Shown(
-            f"[Binary: {part.mime or 'application/octet-stream'}, {human_size(part.size)}. Not text, so it is not shown here; "
-            "a person can save it to a file and open it there.]"
-        )
+def _text(part: Part, kind: str) -> Shown:
+    """Bytes by their charset, else UTF-8; what does not fit becomes U+FFFD, and the note says so."""
+    assert isinstance(part.data, bytes)
     charset = _charset(part.mime) or "utf-8"
     try:
         return Shown(part.data.decode(charset))
     except UnicodeDecodeError:
         text = part.data.decode(charset, errors="replace")
         return Shown(text, f"not valid {charset}: {text.count(chr(0xFFFD)):,} places could not be decoded")
+
+
+def _pdf(part: Part, kind: str) -> Shown:
+    """The text of each page under its number; a descriptor that says why where there is none."""
+    assert isinstance(part.data, bytes)
+    try:
+        import pypdf
+    except ImportError:
+        return _descriptor(part, kind, 'its text needs pip install "mcp-agent-workbench[media]"')
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(part.data))
+        if reader.is_encrypted and not reader.decrypt(""):
+            return _descriptor(part, kind, "encrypted")
+        pages = [page.extract_text().strip() for page in reader.pages]
+    except Exception as error:  # pypdf raises whatever a broken file makes of its parser
+        return _descriptor(part, kind, f"could not be read as a PDF ({type(error).__name__})")
+    if not any(pages):
+        return _descriptor(part, kind, f"{len(pages)} pages without text (scanned?)")
+    text = "\n\n".join(f"[Page {number} of {len(pages)}]\n{page}" for number, page in enumerate(pages, 1))
+    return Shown(text, f"text of a PDF of {human_size(part.size)}, without its pictures and layout")
+
+
+def _image(part: Part, kind: str) -> Shown | None:
+    """The descriptor with its size in pixels, where Pillow is installed and can tell."""
+    assert isinstance(part.data, bytes)
+    try:
+        from PIL import Image
+
+        with Image.open(io.BytesIO(part.data)) as image:  # reads the header only
+            return _descriptor(part, kind, f"{image.width} x {image.height} pixels")
+    except Exception:  # not installed, or not an image after all: the plain descriptor says what is known
+        return None
+
+
+for _pattern, _handler in (
+    ("text/*", _text), ("+json", _text), ("+xml", _text), ("+yaml", _text), ("application/json", _text),
+    ("application/xml", _text), ("application/yaml", _text), ("application/pdf", _pdf), ("image/*", _image),
+):  # fmt: skip
+    add(_pattern, _handler)
 
 
 def wrap(uri: str, mime: str | None, server: str, text: str) -> str:
@@ -93,6 +206,7 @@ def for_model(parts: Iterable[Part], server: str) -> Shown:
     blocks, notes = [], []
     for part in parts:
         text, note = shown(part)
-        blocks.append(wrap(part.uri, part.mime, server, f"[{note}]\n{text}" if note else text))
+        kind = found_type(part) or part.mime
+        blocks.append(wrap(part.uri, kind, server, f"[{note}]\n{text}" if note else text))
         notes += [note] if note else []
     return Shown("\n\n".join(blocks) or "[The server answered with no content.]", "; ".join(notes) or None)
