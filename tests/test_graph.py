@@ -358,6 +358,18 @@ def test_an_attachment_that_is_refreshed_is_read_again_each_turn_by_the_host(one
         one.detach("urn:isbn:123")
 
 
+def test_an_attachment_that_cannot_be_read_again_stays_and_says_how_old_it_is() -> None:
+    with Session() as wb:
+        wb.connect("a", command=awkward())
+        wb.connect("b", command=awkward("--name", "b"))
+        wb.attach("urn:isbn:123", "a", refresh="turn")
+        wb.disconnect("a")
+        turn, model = ask(wb, "done")
+        assert "a book" in str(model.seen[0][1].content)
+        (span,) = [s for s in turn.spans if s.kind == "attach"]
+        assert "could not be read again, so this is the content of" in span.detail["note"]
+
+
 def test_attaching_what_cannot_be_read_leaves_the_attachments(one: Session) -> None:
     one.attach(SUBSCRIPTION)
     with pytest.raises(Exception, match="store offline"):

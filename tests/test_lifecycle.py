@@ -198,6 +198,61 @@ def test_connecting_again_and_again_leaves_no_file_open(wb: Session) -> None:
     assert files() <= before
 
 
+# -- what the two sides tell each other
+
+
+@pytest.mark.parametrize("end", ["interrupt", "timeout"])
+def test_a_server_is_told_that_nobody_waits_any_more(wb: Session, end: str) -> None:
+    from mcp.server.fastmcp import FastMCP
+
+    mine, began, stopped = FastMCP("mine"), threading.Event(), threading.Event()
+
+    @mine.resource("slow://one")
+    async def one() -> str:
+        began.set()
+        if end == "interrupt":
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+        return "never"
+
+    wb.connect("mine", server=mine, timeout=0.5 if end == "timeout" else 30)
+    with pytest.raises((KeyboardInterrupt, RequestTimeout)):
+        wb.read("slow://one")
+    assert began.is_set()
+    assert stopped.wait(5)
+    assert wb.connections["mine"].alive
+
+
+def test_a_list_that_changes_is_listed_again(wb: Session) -> None:
+    from mcp.server.fastmcp import FastMCP
+
+    mine = FastMCP("mine")
+
+    @mine.tool()
+    async def grow() -> str:
+        mine.resource("notes://new", name="new")(lambda: "here")
+        for _ in range(20):
+            await mine.get_context().session.send_resource_list_changed()
+        return "grown"
+
+    wb.connect("mine", server=mine)
+    assert wb.offer.resources == ()
+    model = Scripted(replies=[Reply(calls=(Call(id="1", name="mine__grow"),)), Reply(text="done")])
+    wb.ask("grow", model=model, approve="all")
+    again = wb._listing.get("mine")
+    if again is not None:
+        wb.loop.run(_ended(again))
+    assert wb.read("notes://new").parts[0].data == "here"
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait([task])
+
+
 # -- servers that hold things up
 
 

@@ -59,6 +59,8 @@ class Connection:
         self.protocol: str | None = None
         self._process: stdio.Server | None = None
         self._session: ClientSession | None = None
+        self.changed: Callable[[], None] = lambda: None
+        """Called on the background loop when the server says that one of its lists has changed."""
         self._closing = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
         self._ended = False
@@ -128,6 +130,9 @@ class Connection:
             # What the HTTP transport cannot make sense of (a web page, say) arrives here, and the request would wait on.
             if isinstance(message, Exception) and self.target.url and not ready.done():
                 ready.set_exception(message)
+            method = getattr(getattr(message, "root", None), "method", None)
+            if isinstance(method, str) and method.endswith("/list_changed"):
+                self.changed()
 
         try:
             async with self._transport() as (read, write):
@@ -235,7 +240,7 @@ class Connection:
         session, seconds = self.session, self.target.timeout
         try:
             # Around the whole of it: the SDK's own timeout begins when the request is written, which may never be.
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds), wire.cancelling(session):
                 answer = await session.send_request(wire.request(method, params), wire.answer_type())
         except TimeoutError:
             raise RequestTimeout(

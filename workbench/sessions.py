@@ -11,14 +11,16 @@ import atexit
 import inspect
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import reduce
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from .connection import Connection
 from .content import Content, Offer
-from .errors import ConnectError, NotConnected, NotOffered, UsageError
+from .errors import ConnectError, NotConnected, NotOffered, UsageError, WorkbenchError
 from .loop import Job, Loop
 from .recorder import Clock, Open, Recorder
 from .secret import Secret, mask
@@ -40,6 +42,7 @@ Event = Span | str
 Live = Callable[[Event], None]
 
 
+_SETTLE = 0.1  # seconds from a server's word that its lists have changed to asking for them
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -68,6 +71,7 @@ class Session:
         """Finished turns, failed and cancelled ones included."""
         self.loop = Loop()
         self._offers: dict[str, Offer] = {}
+        self._listing: dict[str, asyncio.Task[None]] = {}
         self._thread: list[Any] = []
         self._links: dict[tuple[str, str], str] = {}
         self._snapshots: list[Span] = []
@@ -132,6 +136,7 @@ class Session:
         self._secrets.update(target.secrets)
         with self.recorder.span("connect", target.name, "user", transport=target.transport, where=target.where) as span:
             connection = Connection(target)
+            connection.changed = lambda: self._list_again(connection)
             await connection.open()
             try:
                 offer = await connection.offer()
@@ -151,6 +156,24 @@ class Session:
                 problems=list(offer.problems),
             )  # fmt: skip
         return offer
+
+    def _list_again(self, connection: Connection) -> None:
+        """A server says that its lists have changed: ask for them, once however often it says so meanwhile.
+
+        A running turn keeps the offer that it began with.
+        """
+        if connection.name in self._listing or self.connections.get(connection.name) is not connection:
+            return
+
+        async def again() -> None:
+            await asyncio.sleep(_SETTLE)  # servers tell of each of their lists, and of each entry
+            self._listing.pop(connection.name, None)
+            with suppress(WorkbenchError):  # it has ended since; the next request says so
+                offer = await connection.offer()
+                if self.connections.get(connection.name) is connection:
+                    self._offers[connection.name] = offer
+
+        self._listing[connection.name] = asyncio.get_running_loop().create_task(again())
 
     def disconnect(self, name: str) -> None:
         """Close a connection; its server's process is gone when this returns. What was attached stays attached."""
@@ -192,7 +215,7 @@ class Session:
 
     @property
     def offer(self) -> Offer:
-        """What all connected servers offer together, as listed when they were connected."""
+        """What all connected servers offer together, as last listed: when they were connected, or said it had changed."""
         return reduce(Offer.__add__, self._offers.values(), Offer())
 
     # -- reading and attaching
@@ -201,13 +224,13 @@ class Session:
         """Read a resource for yourself: a span with actor `user`, nothing goes to a model."""
         return self.loop.run(self._read(uri, server, "user"))
 
-    async def _read(self, uri: str, server: str | None, actor: Actor, turn: int | None = None) -> Content:
+    async def _read(self, uri: str, server: str | None, actor: Actor) -> Content:
         from . import graph, lookup
 
         self.need_server()
         allowed = lookup.find_readable(uri, server, self.offer, self._links)
         with self.recorder.span(
-            "read", allowed.uri, actor, turn=turn, uri=allowed.uri, server=allowed.server, rule=allowed.rule
+            "read", allowed.uri, actor, uri=allowed.uri, server=allowed.server, rule=allowed.rule
         ) as span:
             content, _ = await graph.read_into(span, self.connection(allowed.server), allowed.uri)
         return content
@@ -380,21 +403,35 @@ class Session:
         return gate
 
     async def _attached(self) -> list[Attached]:
+        """The attachments as the turn gets them, with a row each; those that are read every turn are read again first."""
         from . import graph, media, tokens
 
         found = []
-        for key, attachment in list(self.attachments.items()):
-            if attachment.refresh == "turn" and key[0] in self.connections:
-                content = await self._read(attachment.uri, attachment.server, "host")
-                attachment = replace(attachment, content=content, read_at=self.recorder.clock.now())
-                if key in self.attachments:  # it may have been detached meanwhile
-                    self.attachments[key] = attachment
+        for key in list(self.attachments):
+            attachment, stale = await self._refreshed(key)
             content = attachment.content
-            text = f"Attached by the {attachment.actor}:\n{media.for_model(content.parts, content.server).text}"
+            rendered = await asyncio.to_thread(media.for_model, content.parts, content.server)
+            text = f"Attached by the {attachment.actor}:\n{rendered.text}"
             with self.recorder.span("attach", content.uri, attachment.actor, server=content.server) as span:
                 span.note(
                     uri=content.uri, bytes=content.size, sha256=content.sha256, read_at=attachment.read_at,
                     tokens=await asyncio.to_thread(tokens.count, text), counter=tokens.counter().name,
+                    note="; ".join(x for x in (stale, rendered.note) if x) or None,
                 )  # fmt: skip
             found.append(graph.Attached(content, attachment.actor, text))
         return found
+
+    async def _refreshed(self, key: tuple[str, str]) -> tuple[Attachment, str | None]:
+        """The attachment, read again where it asks for that; where it cannot be, as it was, and a sentence that says so."""
+        attachment = self.attachments[key]
+        if attachment.refresh == "once":
+            return attachment, None
+        try:
+            content = await self._read(attachment.uri, attachment.server, "host")
+        except WorkbenchError as error:
+            at = datetime.fromtimestamp(attachment.read_at, UTC).strftime("%H:%M:%SZ")
+            return attachment, f"could not be read again, so this is the content of {at}: {str(error).splitlines()[0]}"
+        attachment = replace(attachment, content=content, read_at=self.recorder.clock.now())
+        if key in self.attachments:  # it may have been detached meanwhile
+            self.attachments[key] = attachment
+        return attachment, None

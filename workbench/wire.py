@@ -5,6 +5,7 @@ Belongs to `connection.py` (the two know `mcp`): this half is the transport.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 from . import stdio
 
 if TYPE_CHECKING:
+    from mcp import ClientSession
     from mcp.types import JSONRPCMessage
 
-__all__ = ["REPAIRED", "answer_type", "in_process", "message", "request", "streams"]
+__all__ = ["REPAIRED", "answer_type", "cancelling", "in_process", "message", "request", "streams"]
 
 REPAIRED = "workbench/repaired"
 """Key in a result's `_meta`: the reply held bytes that are not UTF-8, which were replaced by U+FFFD."""
+_TELL_SECONDS = 1.0
+_telling: set[asyncio.Future[None]] = set()  # asyncio holds its tasks weakly
 _ID = re.compile(r'"id"\s*:\s*(\d+|"[^"\\]{1,100}")')
 
 
@@ -49,6 +53,27 @@ def answer_type() -> type[Any]:
 def request(method: str, params: Mapping[str, Any] | None) -> Any:
     """A request for `ClientSession.send_request`, of no SDK type."""
     return _request_type()(method=method, params=None if params is None else dict(params))
+
+
+@asynccontextmanager
+async def cancelling(session: ClientSession) -> AsyncIterator[None]:
+    """Around the sending of one request: tells the server when nobody waits for its answer any more.
+
+    MCP specification, "Cancellation". The SDK has the number of the next request, but no public way to it.
+    """
+    number = session._request_id
+    try:
+        yield
+    except asyncio.CancelledError:  # a person's interrupt, or the timeout around this
+        from mcp import types
+
+        params = types.CancelledNotificationParams(requestId=number, reason="the client no longer waits for it")
+        told = session.send_notification(types.ClientNotification(types.CancelledNotification(params=params)))
+        task = asyncio.ensure_future(asyncio.wait_for(told, _TELL_SECONDS))  # not awaited: we are being cancelled
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        _telling.add(task)
+        task.add_done_callback(_telling.discard)
+        raise
 
 
 def message(line: bytes, pending: Collection[object] = ()) -> JSONRPCMessage | None:
