@@ -102,6 +102,20 @@ def test_read_shows_text_and_says_what_it_leaves_out(kernel: Kernel) -> None:
     assert parts.index("a.txt") < parts.index("part A") < parts.index("b.txt") < parts.index("c.png")
 
 
+def test_options_may_stand_before_between_and_after(kernel: Kernel) -> None:
+    assert "127.0.0.1:9" in kernel.fails("%mcp connect x --timeout 5 http://127.0.0.1:9/mcp --header A:b")
+
+
+def test_a_prompt_is_expanded_for_a_person(kernel: Kernel) -> None:
+    kernel.run(f"%mcp connect awkward -- {AWKWARD}")
+    assert "Review at most 3 lines:\nx y" in kernel.text("%mcp prompt review --server awkward 'code=x y' lines=3")
+    assert "user:\nPing?\n\nassistant:\nPong." in kernel.text("%mcp prompt dialogue")
+    assert "needs code" in kernel.fails("%mcp prompt review --server awkward lines=3")
+    assert "wants NAME=VALUE" in kernel.fails("%mcp prompt review code")
+    assert "nobody offers a prompt" in kernel.fails("%mcp prompt nothing")
+    assert "user used prompt dialogue" in kernel.text("%mcp log")
+
+
 def test_a_content_is_saved_to_a_file_by_magic(kernel: Kernel, tmp_path: Path) -> None:
     kernel.run("%mcp connect demo")
     line = f"%mcp read file:///repo/architecture.png --save {tmp_path / 'a.png'}"

@@ -52,6 +52,8 @@ def _arguments(command: str) -> Iterable[str]:
     session = magics.current().session
     if command in ("disconnect", "reconnect", "logs"):
         return session.connections
+    if command == "prompt":
+        return [shlex.quote(prompt.name) for prompt in session.offer.prompts]
     if command in ("read", "attach"):
         return [shlex.quote(resource.uri) for resource in session.offer.resources]
     if command == "detach":

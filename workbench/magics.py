@@ -113,7 +113,7 @@ def _parse(command: Any, words: Sequence[str]) -> Namespace | None:
         print(_plain(command.parser.format_help()))
         return None
     try:
-        options: Namespace = command.parser.parse_args(words[:cut])
+        options: Namespace = command.parser.parse_intermixed_args(words[:cut])  # options may stand between
     except IPythonUsageError as error:  # IPython would print it on stderr, where a saved notebook shows no error
         hint = _HINTS.get(command.parser.prog, "") if "unrecognized" in str(error) else ""
         raise UsageError(f"{error}. {hint}{_plain(command.parser.format_usage())}") from None
@@ -241,6 +241,19 @@ def read(magics: Magics, options: Namespace) -> None:
     _show(shown + (f"\n[{note}; all of it: workbench.session().read({content.uri!r})]" if note else ""))
 
 
+@argument("name", help="the prompt's name")
+@argument("values", nargs="*", metavar="NAME=VALUE", help="its arguments")
+@argument("--server", help="needed only when two servers have it")
+def prompt(magics: Magics, options: Namespace) -> None:
+    """Expand a prompt for yourself and see its messages; nothing goes to a model."""
+    from .tools import item_text
+
+    values = dict(_pair(text, "=", "an argument") for text in options.values)
+    result = magics.session.prompt(options.name, values, options.server)
+    turns = (f"{m.role}:\n" + "\n\n".join(item_text(item, result.server) for item in m.items) for m in result.messages)
+    _show("\n\n".join(turns) or "the prompt has no messages")
+
+
 @argument("uri", help="the URI as the catalog spells it")
 @argument("--server", help="needed only when two servers list it")
 @argument("--refresh", choices=("once", "turn"), default="once", help="read it now, or again at the start of each turn")
@@ -294,7 +307,7 @@ def log(magics: Magics, options: Namespace) -> None:
 
 
 for _function in (
-    connect, status, resources, templates, prompts, tools, read, attach, detach, disconnect, reconnect, logs, log,
+    connect, status, resources, templates, prompts, tools, read, prompt, attach, detach, disconnect, reconnect, logs, log,
 ):  # fmt: skip
     _command(_function)
 

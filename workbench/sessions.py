@@ -19,7 +19,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from .connection import Connection
-from .content import Content, Offer
+from .content import Content, Offer, PromptResult
 from .errors import ConnectError, NotConnected, NotOffered, UsageError, WorkbenchError
 from .loop import Job, Loop
 from .recorder import Clock, Open, Recorder
@@ -234,6 +234,25 @@ class Session:
         ) as span:
             content, _ = await graph.read_into(span, self.connection(allowed.server), allowed.uri)
         return content
+
+    def prompt(self, name: str, arguments: Mapping[str, str] | None = None, server: str | None = None) -> PromptResult:
+        """What a prompt expands to, for yourself: a span with actor `user`, nothing goes to a model.
+
+        Raises `NotOffered` where nobody has it or a required argument is missing; nothing is sent then.
+        """
+        return self.loop.run(self._prompt(name, arguments or {}, server))
+
+    async def _prompt(self, name: str, arguments: Mapping[str, str], server: str | None) -> PromptResult:
+        from . import lookup
+
+        self.need_server()
+        found = lookup.find_prompt(name, server, self.offer)
+        values = lookup.prompt_arguments(found, arguments)
+        with self.recorder.span("prompt", found.name, "user", server=found.server, arguments=values) as span:
+            timed = await self.connection(found.server).prompt(found.name, values)
+            span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
+        result: PromptResult = timed.value
+        return result
 
     def attach(
         self, uri: str, server: str | None = None, *, refresh: Refresh = "once", actor: Literal["user", "host"] = "user"
