@@ -26,7 +26,7 @@ from workbench.content import (
     one_line,
 )
 from workbench.pattern import catalog_text
-from workbench.secret import Secret, expand, mask
+from workbench.secret import Secret, expand, in_url, mask, variables
 from workbench.span import Span
 
 
@@ -271,6 +271,18 @@ def test_a_secret_shows_itself_only_when_asked() -> None:
 def test_a_masked_text_holds_neither_the_secret_nor_its_words() -> None:
     secrets = [Secret("Bearer abc-token-xyz"), Secret("on")]
     assert mask("got abc-token-xyz on the way, Bearer of news", secrets) == "got •••• on the way, Bearer of news"
+
+
+def test_an_address_gives_up_its_credentials_and_garbles_no_ordinary_word() -> None:
+    url = "https://user:pass-word@host/mcp?mode=test&api_key=abcd&id=0123456789abcdef&q=a%2Db-token-value"
+    hidden = in_url(url)
+    assert mask(url, hidden) == "https://user:••••@host/mcp?mode=test&api_key=••••&id=••••&q=••••"
+    assert mask("the a-b-token-value of a test", hidden) == "the •••• of a test"
+
+
+def test_a_variable_that_is_no_secret_is_not_masked() -> None:
+    environ = {"HOME": "/users/ann", "TOKEN": "s3cret-one"}
+    assert [s.reveal() for s in variables("${HOME}/bin --token ${TOKEN}", environ)] == ["s3cret-one"]
 
 
 def test_variables_are_replaced_in_every_spelling() -> None:

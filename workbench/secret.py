@@ -13,6 +13,9 @@ __all__ = ["Secret", "expand", "in_url", "mask", "variables"]
 
 _MASK = "••••"
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+_CREDENTIAL = re.compile(r"key|token|secret|auth|pass|pwd|sig|code|cred|session", re.IGNORECASE)
+_LONG = 12  # characters of a query's value from which on it may be a credential whatever its name
+_PLAIN = {"HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER"}  # variables that are no secrets
 _SHORTEST = 4  # masking every "1" or "on" would make all text unreadable and protects nothing
 
 
@@ -53,19 +56,25 @@ def mask(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def in_url(url: str) -> list[Secret]:
-    """The parts of an address that may be credentials: the password, and every value of the query."""
+    """The parts of an address that may be credentials: the password, and of the query what is named like one or is long.
+
+    Not every value: masking the "test" of `?mode=test` would garble ordinary words in every later message.
+    """
     try:
         split = urlsplit(url)
-        spelled = [split.password or "", *(part.partition("=")[2] for part in split.query.split("&"))]
     except ValueError:
         return []
+    pairs = [part.partition("=")[::2] for part in split.query.split("&")]
+    spelled = [value for name, value in pairs if _CREDENTIAL.search(name) or len(value) >= _LONG]
+    spelled.append(split.password or "")
     return [Secret(value) for raw in spelled for value in {raw, unquote(raw)} if value]
 
 
 def variables(text: str, environ: Mapping[str, str] | None = None) -> list[Secret]:
     """What the variables in `text` stand for; `expand` puts them in."""
     environ = os.environ if environ is None else environ
-    return [Secret(environ[name]) for name, _ in _VARIABLE.findall(text) if environ.get(name)]
+    names = [name for name, _ in _VARIABLE.findall(text)]
+    return [Secret(environ[name]) for name in names if environ.get(name) and name not in _PLAIN]
 
 
 def expand(text: str, environ: Mapping[str, str] | None = None) -> str:
