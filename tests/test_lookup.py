@@ -169,8 +169,8 @@ def test_arguments_of_a_prompt_that_are_no_object_are_refused(given: Any, said: 
 def test_a_tools_result_reaches_the_model_as_utf_8() -> None:
     items = (Part(uri="tool t", mime=None, data="\ud800"), Link(uri="x://\ud800", name="\ud800"))
     shown = [
-        tools.result_text(ToolResult(server="s", tool="t", items=items)),
-        tools.result_text(ToolResult(server="s", tool="t", structured={"\ud800": "\ud83d\ude00"})),
+        tools.result_rendered(ToolResult(server="s", tool="t", items=items), None).text,
+        tools.result_rendered(ToolResult(server="s", tool="t", structured={"\ud800": "\ud83d\ude00"}), None).text,
     ]
     assert all(text.encode() and "\ufffd" in text for text in shown)
     assert "😀" in shown[1]

@@ -33,7 +33,7 @@ def encrypted(password: str) -> bytes:
 
 
 def test_a_pdf_arrives_as_the_text_of_its_pages() -> None:
-    text, note = media.shown(part(PDF, "application/pdf"))
+    text, note = media.shown(part(PDF, "application/pdf"))[:2]
     assert text.startswith("[Page 1 of 1]\n")
     assert len(text) > 100
     assert note and "text of a PDF" in note
@@ -51,7 +51,7 @@ def test_a_pdf_arrives_as_the_text_of_its_pages() -> None:
     ids=["encrypted", "truncated", "garbage", "empty"],
 )
 def test_a_pdf_that_cannot_be_read_is_a_descriptor_that_says_why(data: bytes, says: str) -> None:
-    text, _ = media.shown(part(data, "application/pdf"))
+    text = media.shown(part(data, "application/pdf")).text
     assert text.startswith("[Binary: application/pdf, ")
     assert says in text
 
@@ -69,7 +69,7 @@ def test_an_image_is_a_descriptor_with_its_pixels(monkeypatch: pytest.MonkeyPatc
     assert " pixels, 16.6 KB." in media.shown(part(PNG, "image/png")).text
     assert "pixels" not in media.shown(part(PNG[:20], "image/png")).text
     monkeypatch.setitem(sys.modules, "PIL", None)
-    assert "[Binary: image/png, 16.6 KB." in media.shown(part(PNG, "image/png")).text
+    assert "[media]" in media.shown(part(PNG, "image/png")).text, "it names the extra"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any, Literal, overload
 
 __all__ = [
     "Argument", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template", "Tool",
-    "ToolResult", "clean", "harmless", "one_line", "visible",
+    "ToolResult", "clean", "for_people", "harmless", "one_line", "visible",
 ]  # fmt: skip
 
 
@@ -38,6 +38,14 @@ class _Entry:
 class _Readable(_Entry):
     uri: str
     mime: str | None = None
+    audience: tuple[str, ...] = ()
+    """Whom the server means it for: `user`, `assistant`; empty where it does not say. See `for_people`."""
+    priority: float | None = None
+    """0 (optional) to 1 (effectively required), as the server sees it; `None` where it does not say."""
+    modified: str | None = None
+    """`lastModified` as the server wrote it."""
+    icons: tuple[str, ...] = ()
+    """Addresses of its icons, `data:` ones among them; never fetched."""
 
     @property
     def label(self) -> str:
@@ -50,8 +58,6 @@ class Resource(_Readable):
 
     size: int | None = None
     """Bytes, as the server claims; `None` where it does not say."""
-    audience: tuple[str, ...] = ()
-    priority: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +193,7 @@ class Part:
     uri: str
     mime: str | None
     data: str | bytes
+    audience: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -239,6 +246,15 @@ class Link:
     name: str
     mime: str | None = None
     description: str | None = None
+    audience: tuple[str, ...] = ()
+
+
+def for_people(item: Resource | Template | Part | Link) -> bool:
+    """Whether a server marks it for people only: it is never sent to a model (MCP specification, "Annotations").
+
+    The one annotation that is obeyed: it can only keep something from a model.
+    """
+    return set(item.audience) == {"user"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,23 +51,36 @@ def _common(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {"title": _text(raw.get("title")), "description": _text(raw.get("description"))}
 
 
-def _resource(server: str, raw: Mapping[str, Any]) -> Resource:
-    notes, size = mapping(raw.get("annotations")), raw.get("size")
+def _audience(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    return _strings(mapping(raw.get("annotations")).get("audience"))
+
+
+def _readable(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What resources and templates have in common (MCP specification, "Annotations" and "Icons")."""
+    notes, icons = mapping(raw.get("annotations")), raw.get("icons")
     priority = notes.get("priority")
-    uri = _identity(raw.get("uri"))
-    return Resource(
-        server=server, uri=uri, name=_text(raw.get("name")) or uri, mime=_text(raw.get("mimeType")),
-        size=size if isinstance(size, int) and size >= 0 else None,
-        audience=_strings(notes.get("audience")),
-        priority=float(priority) if isinstance(priority, int | float) else None,
+    sources = [_text(mapping(icon).get("src")) for icon in (icons if isinstance(icons, list) else ())]
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or not 0 <= priority <= 1:
+        priority = None
+    return {
+        "mime": _text(raw.get("mimeType")), "audience": _audience(raw), "modified": _text(notes.get("lastModified")),
+        "priority": None if priority is None else float(priority), "icons": tuple(source for source in sources if source),
         **_common(raw),
-    )  # fmt: skip
+    }  # fmt: skip
+
+
+def _resource(server: str, raw: Mapping[str, Any]) -> Resource:
+    uri, size = _identity(raw.get("uri")), raw.get("size")
+    known = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    return Resource(
+        server=server, uri=uri, name=_text(raw.get("name")) or uri, size=size if known else None, **_readable(raw)
+    )
 
 
 def _template(server: str, raw: Mapping[str, Any]) -> Template:
     uri = _identity(raw.get("uriTemplate"))
     name = _text(raw.get("name")) or uri
-    return Template(server=server, uri=uri, name=name, mime=_text(raw.get("mimeType")), **_common(raw))
+    return Template(server=server, uri=uri, name=name, **_readable(raw))
 
 
 def _prompt(server: str, raw: Mapping[str, Any]) -> Prompt:
@@ -95,12 +108,11 @@ LISTS: Sequence[tuple[str, str, str, Callable[[str, Mapping[str, Any]], Any]]] =
 )
 
 
-def _part(raw: Mapping[str, Any], uri: str) -> Part:
+def _part(raw: Mapping[str, Any], uri: str, audience: tuple[str, ...] = ()) -> Part:
     """A text or blob content, as in `resources/read`; also the `resource` of an embedded one."""
     uri, mime = _text(raw.get("uri")) or uri, _text(raw.get("mimeType"))
-    if isinstance(raw.get("text"), str):
-        return Part(uri=uri, mime=mime, data=raw["text"])
-    return Part(uri=uri, mime=mime, data=_decoded(raw.get("blob")))
+    data = raw["text"] if isinstance(raw.get("text"), str) else _decoded(raw.get("blob"))
+    return Part(uri=uri, mime=mime, data=data, audience=audience)
 
 
 def _decoded(blob: Any) -> bytes | str:
@@ -123,16 +135,16 @@ def _items(blocks: Any, source: str) -> Iterator[Part | Link]:
     """Content blocks of a prompt message or tool result. What this revision does not know stays visible as text."""
     for raw in blocks if isinstance(blocks, list) else [blocks]:
         block = mapping(raw)
-        kind, mime = block.get("type"), _text(block.get("mimeType"))
+        kind, mime, audience = block.get("type"), _text(block.get("mimeType")), _audience(block)
         if kind == "text":
-            yield Part(uri=source, mime="text/plain", data=str(block.get("text", "")))
+            yield Part(uri=source, mime="text/plain", data=str(block.get("text", "")), audience=audience)
         elif kind in ("image", "audio"):
-            yield Part(uri=source, mime=mime or f"{kind}/*", data=_decoded(block.get("data")))
+            yield Part(uri=source, mime=mime or f"{kind}/*", data=_decoded(block.get("data")), audience=audience)
         elif kind == "resource":
-            yield _part(mapping(block.get("resource")), source)
+            yield _part(mapping(block.get("resource")), source, audience)
         elif kind == "resource_link" and _text(block.get("uri")):
-            name = _text(block.get("name")) or block["uri"]
-            yield Link(uri=block["uri"], name=name, mime=mime, description=_text(block.get("description")))
+            name, about = _text(block.get("name")) or block["uri"], _text(block.get("description"))
+            yield Link(uri=block["uri"], name=name, mime=mime, description=about, audience=audience)
         else:
             yield Part(uri=source, mime="text/plain", data=f"[content of a kind not known here: {kind!r}]")
 

@@ -17,11 +17,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict, cast
 
 from . import ledger, lookup, media, messages, models, tokens, tools
-from .content import Content, Link, Message, Offer, Part, PromptResult, clean, visible
+from .content import Content, Link, Message, Offer, Part, PromptResult, ToolResult, clean, for_people, visible
 from .errors import ModelError, NotOffered, WorkbenchError
 from .ledger import Piece
+from .media import Rendered
+from .pictures import Block
 from .recorder import Open, Recorder, describe
 from .span import Actor
+from .window import Window
 
 if TYPE_CHECKING:
     from langchain_core.messages import (
@@ -32,8 +35,9 @@ if TYPE_CHECKING:
         HumanMessage,
     )
 
-    from .connection import Connection, Timed
+    from .connection import Connection
     from .pattern import Brief
+    from .turn import Attachment
 
 __all__ = ["Attached", "Call", "Gate", "Verdict", "Work", "read_into"]
 
@@ -48,7 +52,8 @@ class Attached:
     content: Content
     actor: Actor
     text: str
-    """As the model gets it."""
+    """As the model gets it, with its `blocks` after it."""
+    blocks: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,11 +95,14 @@ class Work:
     turn: Open
     """The turn's own span, for what concerns all of it."""
     question: str
-    attached: Sequence[Attached] = ()
+    attachments: Sequence[tuple[Attachment, str | None]] = ()
+    """What is attached, and what has to be said about it."""
     history: Sequence[BaseMessage] = ()
     links: dict[tuple[str, str], str] = field(default_factory=dict)
     """(server, URI) -> id of the call that brought the link; grows with tool results."""
     on_text: Callable[[str], None] = lambda text: None
+    for_people: list[tuple[str, str, Part | Link]] = field(default_factory=list)
+    """What servers sent for people only, with server and source ("tool NAME"): the model does not get it."""
     messages: list[Any] = field(default_factory=list)
     """What this turn has added so far: the question, replies, results. Valid for a provider after `in_order`."""
 
@@ -103,6 +111,9 @@ class Work:
         self._schemas: list[Any] = []
         self._bound: Any = None
         self._calls = 0
+        self._window = Window(models.abilities(self.model))
+        self._takes = self._window.able.takes
+        self._attached: list[Attached] = []
         # A provider may use an id again in the next step or turn; results are matched by it.
         self._ids = {call["id"] for message in self.history for call in messages.calls_of(message)}
 
@@ -119,6 +130,7 @@ class Work:
         self._by_name = {tool.name: tool for tool in made}
         self._schemas = [*tools.synthetic(self.offer), *(tool.schema for tool in made)]
         self._bound = models.bind(self.model, self._schemas)
+        await self._attach()
         self.messages.append(HumanMessage(clean(self.question), id="question"))
         try:
             async for update in self._graph().astream(
@@ -143,7 +155,7 @@ class Work:
 
         def join(state: _State) -> dict[str, Any]:
             # `injected` only grows: what was put into messages before is counted off.
-            before = sum(message.id is not None and message.id.startswith("prompt-") for message in state["messages"])
+            before = sum(map(messages.is_injected, state["messages"]))
             return {"messages": state["injected"][before:]}
 
         def route(state: _State) -> Any:
@@ -164,20 +176,36 @@ class Work:
 
     def _opening(self) -> list[BaseMessage]:
         """System prompt, history and question, as they are sent."""
-        from langchain_core.messages import HumanMessage, SystemMessage
+        from langchain_core.messages import SystemMessage
 
         system = "\n\n".join(x for x in (self.brief.system, self.brief.catalog) if x)
-        question: Any = clean(self.question)
-        if self.attached:
-            question = [{"type": "text", "text": x} for x in (*(a.text for a in self.attached), question)]
-        return [SystemMessage(clean(system)), *self.history, HumanMessage(question)]
+        history = [messages.without(message, self._takes) for message in self.history]
+        blocks = [block for attached in self._attached for block in attached.blocks]
+        question = messages.user_turn([*(a.text for a in self._attached), self.question], blocks)
+        return [SystemMessage(clean(system)), *history, question]
+
+    async def _attach(self) -> None:
+        """Put what is attached into the context, each with a row, as far as the window goes."""
+        self._window.taken(await asyncio.to_thread(ledger.counted, self._pieces(())))
+        for attachment, said in self.attachments:
+            content = attachment.content
+            with self.recorder.span("attach", content.uri, attachment.actor, server=content.server) as span:
+                made = await asyncio.to_thread(media.for_model, content.parts, content.server, self._takes)
+                made = made._replace(text=f"Attached by the {attachment.actor}:\n{made.text}")
+                made = await self._window.fit(span, made, content.uri, content.server, content.sha256)
+                note = "; ".join(x for x in (said, made.note) if x) or None
+                span.note(
+                    uri=content.uri, bytes=content.size, sha256=content.sha256, read_at=attachment.read_at, note=note
+                )
+            self._attached.append(Attached(content, attachment.actor, made.text, made.blocks))
 
     async def _ask_model(self, added: Sequence[AnyMessage]) -> AIMessage:
         name = models.model_name(self.model)
         self._calls += 1
         # Counted before the span opens: our own work is not the provider's latency.
-        made_of = await asyncio.to_thread(ledger.counted, self._pieces(added))
-        counter = tokens.counter().name
+        pieces = self._pieces(added)
+        made_of = await asyncio.to_thread(ledger.counted, pieces)
+        counter = self._window.counter(any(piece.more != 0 for piece in pieces))
         with self.recorder.span("model", name, "host", call=self._calls, composition=made_of, counter=counter) as span:
             try:
                 reply = await self._stream([*self._opening(), *added], span)
@@ -188,9 +216,11 @@ class Work:
             said = messages.text_of(reply) + "".join(
                 json.dumps(call["args"]) + call["name"] for call in messages.calls_of(reply)
             )
-            span.note(output_tokens_estimated=tokens.count(said), tool_calls=len(messages.calls_of(reply)))
+            got = tokens.count(said)
+            span.note(output_tokens_estimated=got, tool_calls=len(messages.calls_of(reply)))
             if (usage := models.usage_of(reply)) is not None:
                 span.set(usage=usage)
+            self._window.taken(made_of, got)
             return reply
 
     async def _stream(self, request: list[BaseMessage], span: Open) -> AIMessage:
@@ -216,11 +246,19 @@ class Work:
             pieces.append(
                 Piece("tools", own.tool.server if own else "workbench", json.dumps(schema, ensure_ascii=False))
             )
-        pieces += [Piece("history", message.type, messages.request_text(message)) for message in self.history]
-        pieces += [Piece("attachments", a.content.uri, a.text) for a in self.attached]
+        history = [messages.without(message, self._takes) for message in self.history]
+        pieces += [
+            Piece("history", m.type, messages.request_text(m), self._window.cost(messages.sizes_of(m))) for m in history
+        ]
+        pieces += [
+            Piece("attachments", a.content.uri, a.text, self._window.cost(b.size for b in a.blocks))
+            for a in self._attached
+        ]
         pieces.append(Piece("question", "question", self.question))
-        pieces += [Piece(*messages.whose(message), messages.request_text(message)) for message in added]
-        return [piece for piece in pieces if piece.text]
+        pieces += [
+            Piece(*messages.whose(m), messages.request_text(m), self._window.cost(messages.sizes_of(m))) for m in added
+        ]
+        return [piece for piece in pieces if piece.text or piece.more != 0]
 
     # -- the calls
 
@@ -233,11 +271,11 @@ class Work:
             if call.get("error"):
                 self._refuse(call, f"the arguments of {name} are not valid JSON: {call['error']}")
             if name == tools.READ_RESOURCE:
-                result = await self._read(call)
+                result, injected = await self._read(call)
             elif name == tools.INVOKE_PROMPT:
                 result, injected = await self._prompt(call)
             elif name in self._by_name:
-                result = await self._server_tool(call, self._by_name[name])
+                result, injected = await self._server_tool(call, self._by_name[name])
             else:
                 self._refuse(call, f"there is no tool {visible(name)!r}; there are: {', '.join(self._names())}")
         except Exception as error:  # whatever went wrong, the model is told and the thread stays valid
@@ -260,22 +298,35 @@ class Work:
     def _names(self) -> list[str]:
         return [tools.READ_RESOURCE, *([tools.INVOKE_PROMPT] if self.offer.prompts else []), *self._by_name]
 
-    async def _read(self, call: Mapping[str, Any]) -> Any:
+    async def _read(self, call: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         from langchain_core.messages import ToolMessage
 
         args = call["args"]
         with self.recorder.span("read", str(args.get("uri")), "model", call_id=call["id"]) as span:
             try:
                 uri, server = lookup.string_argument(args, "uri"), lookup.string_argument(args, "server", False)
+                offset = lookup.offset_argument(args)
                 allowed = lookup.find_readable(uri, server, self.offer, self.links)
+                lookup.refuse_people_only(allowed, self.offer)
             except NotOffered:
                 span.set(status="refused")
                 raise
             span.note(rule=allowed.rule, server=allowed.server, uri=allowed.uri)
             if allowed.source:
                 span.note(linked_by=allowed.source)
-            _, text = await read_into(span, self.connections[allowed.server], allowed.uri)
-        return ToolMessage(text, tool_call_id="", artifact={"uri": allowed.uri, "server": allowed.server})
+            content, made = await read_into(span, self.connections[allowed.server], allowed.uri, self._takes)
+            made = await self._window.fit(span, made, allowed.uri, allowed.server, content.sha256, offset)
+        artifact = {"uri": allowed.uri, "server": allowed.server}
+        return ToolMessage(made.text, tool_call_id="", artifact=artifact), self._followed(
+            made, allowed.uri, call, "reads"
+        )
+
+    def _followed(self, made: Rendered, source: str, call: Mapping[str, Any], kind: str) -> list[Any]:
+        """The turn that carries a result's images and sounds: not every provider takes those in the result itself."""
+        if not made.blocks:
+            return []
+        turn = messages.user_turn([f"What {visible(source)} announced above:"], made.blocks)
+        return messages.injected([turn], str(call["id"]), kind)
 
     async def _prompt(self, call: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         from langchain_core.messages import ToolMessage
@@ -292,21 +343,28 @@ class Work:
             span.note(rule="listed", server=prompt.server, arguments=values)
             timed = await self.connections[prompt.server].prompt(prompt.name, values)
             result: PromptResult = timed.value
-            turns = [self._turn(message, result.server, call["id"]) for message in result.messages]
-            await _note_figures(span, "\n".join(messages.request_text(turn) for turn in turns), timed)
+            span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
+            turns = [await self._turn(span, message, result, call["id"]) for message in result.messages]
         said = "The prompt's message follows." if len(turns) == 1 else f"The prompt's {len(turns)} messages follow."
-        return ToolMessage(said, tool_call_id=""), messages.injected(turns, call["id"])
+        return ToolMessage(said, tool_call_id=""), messages.injected(turns, call["id"], "prompts")
 
-    def _turn(self, message: Message, server: str, call: str) -> HumanMessage | AIMessage:
-        from langchain_core.messages import AIMessage, HumanMessage
+    async def _turn(self, span: Open, message: Message, result: PromptResult, call: str) -> HumanMessage | AIMessage:
+        from langchain_core.messages import AIMessage
 
-        for item in message.items:
-            if isinstance(item, Link):
-                self.links[server, item.uri] = call
-        text = clean("\n\n".join(tools.item_text(item, server) for item in message.items))
-        return HumanMessage(text) if message.role == "user" else AIMessage(text)
+        source, before = f"prompt {result.name}", span.span.detail
+        self._remember(message.items, result.server, source, call, span)
+        # A model's own turn holds text only: no provider takes images there.
+        takes = self._takes if message.role == "user" else frozenset[str]()
+        made = await asyncio.to_thread(tools.rendered, message.items, result.server, takes)
+        made = await self._window.fit(span, made, source, result.server)
+        span.note(
+            tokens=ledger.plus(before.get("tokens", 0), span.span.detail["tokens"]),
+            counter=max(before.get("counter", ""), span.span.detail["counter"], key=len),  # the longer names both
+            note=_joined(before.get("note"), made.note),
+        )  # fmt: skip
+        return messages.user_turn([made.text], made.blocks) if message.role == "user" else AIMessage(clean(made.text))
 
-    async def _server_tool(self, call: Mapping[str, Any], tool: tools.ServerTool) -> Any:
+    async def _server_tool(self, call: Mapping[str, Any], tool: tools.ServerTool) -> tuple[Any, list[Any]]:
         from langchain_core.messages import ToolMessage
 
         own, arguments = tool.tool, dict(call["args"])
@@ -320,17 +378,27 @@ class Work:
             if not verdict.allow:
                 span.set(status="refused")
                 span.note(reason=verdict.reason)
-                return ToolMessage(f"Refused: {verdict.reason}.", tool_call_id="", status="error")
-            result, timed = await tools.run(tool, arguments)
-            await _note_figures(span, messages.text_of(result), timed)
-            span.note(bytes=sum(x.size for x in timed.value.items if isinstance(x, Part)))
-            self._remember_links(timed.value.items, own.server, call["id"], span)
-            if timed.value.error:
+                return ToolMessage(f"Refused: {verdict.reason}.", tool_call_id="", status="error"), []
+            timed = await tools.run(tool, arguments)
+            result: ToolResult = timed.value
+            span.note(
+                wait_seconds=timed.waited, decode_seconds=timed.decoded,
+                bytes=sum(x.size for x in result.items if isinstance(x, Part)),
+            )  # fmt: skip
+            made = await asyncio.to_thread(tools.result_rendered, result, self._takes)
+            made = await self._window.fit(span, made, f"tool {own.name}", own.server)
+            span.note(note=made.note)
+            self._remember(result.items, own.server, f"tool {own.name}", call["id"], span)
+            if result.error:
                 span.set(status="error")
-            return result
+        status: Any = "error" if result.error else "success"
+        message = ToolMessage(made.text, tool_call_id="", status=status)
+        return message, self._followed(made, f"the tool {own.name}", call, "results")
 
-    def _remember_links(self, items: Sequence[Part | Link], server: str, call: str, span: Open) -> None:
-        links = [item.uri for item in items if isinstance(item, Link)]
+    def _remember(self, items: Sequence[Part | Link], server: str, source: str, call: str, span: Open) -> None:
+        """Links may be read from now on; what is for people only is kept for them."""
+        self.for_people += [(server, source, item) for item in items if for_people(item)]
+        links = [item.uri for item in items if isinstance(item, Link) and not for_people(item)]
         for uri in links:
             self.links[server, uri] = call
         if links:
@@ -342,30 +410,26 @@ class _State(TypedDict):
     injected: Annotated[list[Any], operator.add]
 
 
-async def read_into(span: Open, connection: Connection, uri: str) -> tuple[Content, str]:
-    """Read `uri`, note its figures in `span`, and give the content and its text for the model."""
+async def read_into(
+    span: Open, connection: Connection, uri: str, takes: frozenset[str] | None = None
+) -> tuple[Content, Rendered]:
+    """Read `uri`, note its figures in `span`, and give the content and what a model that `takes` these gets of it."""
     timed = await connection.read(uri)
     content: Content = timed.value
     started = time.perf_counter()
     # On a thread: a PDF of many pages takes seconds, and the loop serves every connection.
-    text, note = await asyncio.to_thread(media.for_model, content.parts, connection.name)
+    made = await asyncio.to_thread(media.for_model, content.parts, connection.name, takes)
     rendered = time.perf_counter() - started
-    await _note_figures(span, text, timed)
+    repaired = "bytes on the wire that were not UTF-8 were replaced" if content.repaired else None
+    found = dict.fromkeys(kind for part in content.parts if (kind := media.found_type(part)))
     span.note(
-        bytes=content.size, parts=len(content.parts), sha256=content.sha256, render_seconds=rendered,
+        bytes=content.size, parts=len(content.parts), sha256=content.sha256, wait_seconds=timed.waited,
+        decode_seconds=timed.decoded, render_seconds=rendered, note=_joined(made.note, repaired),
         mime=", ".join(dict.fromkeys(part.mime or "unknown" for part in content.parts)) or None,
+        mime_found=", ".join(found) or None,
     )  # fmt: skip
-    if found := [kind for part in content.parts if (kind := media.found_type(part))]:
-        span.note(mime_found=", ".join(dict.fromkeys(found)))
-    if content.repaired:
-        note = "; ".join(x for x in (note, "bytes on the wire that were not UTF-8 were replaced") if x)
-    if note:
-        span.note(note=note)
-    return content, text
+    return content, made
 
 
-async def _note_figures(span: Open, text: str, timed: Timed) -> None:
-    span.note(
-        tokens=await asyncio.to_thread(tokens.count, text), counter=tokens.counter().name,
-        wait_seconds=timed.waited, decode_seconds=timed.decoded,
-    )  # fmt: skip
+def _joined(*notes: str | None) -> str | None:
+    return "; ".join(note for note in notes if note) or None

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 from . import tokens
 from .span import Span
 
-__all__ = ["KINDS", "Piece", "Totals", "composition", "counted", "totals"]
+__all__ = ["KINDS", "Piece", "Totals", "composition", "counted", "plus", "totals"]
 
 KINDS = ("system", "catalog", "tools", "attachments", "reads", "prompts", "results", "replies", "history", "question")
 """What a provider call's input is made of. `results` are answers of the servers' own tools, `replies` the model's own
@@ -25,27 +26,37 @@ class Piece(NamedTuple):
     kind: str
     label: str
     text: str
+    more: int | None = 0
+    """Tokens of the images and sounds beside the text, by the model's rule; `None` where nobody can say."""
 
 
 def counted(pieces: Iterable[Piece]) -> list[dict[str, Any]]:
     """The pieces with their tokens and characters instead of their text: what a `model` span keeps."""
     return [
-        {"kind": piece.kind, "label": piece.label, "tokens": tokens.count(piece.text), "chars": len(piece.text)}
+        {
+            "kind": piece.kind, "label": piece.label, "tokens": plus(tokens.count(piece.text), piece.more),
+            "chars": len(piece.text),
+        }
         for piece in pieces
-    ]
+    ]  # fmt: skip
+
+
+def plus(one: int | None, other: int | None) -> int | None:
+    """The sum; unknown as soon as one of them is."""
+    return None if one is None or other is None else one + other
 
 
 def _row(number: int, span: Span) -> dict[str, Any]:
     row: dict[str, Any] = {"call": number, "model": span.name, **dict.fromkeys(KINDS, 0)}
     for segment in span.detail.get("composition", ()):
-        row[segment["kind"]] += segment["tokens"]
-    estimated = sum(row[kind] for kind in KINDS)
+        row[segment["kind"]] = plus(row[segment["kind"]], segment["tokens"])
+    estimated = reduce(plus, (row[kind] for kind in KINDS))
     measured = span.usage.input_tokens if span.usage else None
     return row | {
         "counter": span.detail.get("counter"),
         "estimated": estimated,
         "measured": measured,
-        "difference": None if measured is None else measured - estimated,
+        "difference": None if measured is None or estimated is None else measured - estimated,
         "input_tokens": estimated if measured is None else measured,
     }
 

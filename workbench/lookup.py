@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 from urllib.parse import unquote
 
-from .content import Offer, Prompt, Resource, Template, one_line, visible
+from .content import Offer, Prompt, Resource, Template, for_people, one_line, visible
 from .errors import NotOffered
 
-__all__ = ["Allowed", "find_prompt", "find_readable", "prompt_arguments", "string_argument"]
+__all__ = [
+    "Allowed", "find_prompt", "find_readable", "offset_argument", "prompt_arguments", "refuse_people_only", "string_argument",
+]  # fmt: skip
 
 _NEAR = 5  # names in a refusal,
 _LIKELY = 2_000  # of so many that are compared closely,
@@ -50,6 +52,17 @@ def find_readable(uri: str, server: str | None, offer: Offer, links: Mapping[tup
     if not found:
         raise NotOffered(_near_misses(uri, offer))
     return found[0]
+
+
+def refuse_people_only(allowed: Allowed, offer: Offer) -> None:
+    """Raise `NotOffered` where the server marks what was found for people only: it is not sent to a model."""
+    listed = [r for r in offer.resources if (r.server, r.uri) == (allowed.server, allowed.uri)]
+    matching = [t for t in offer.templates if t.server == allowed.server and t.matches(allowed.uri)]
+    if any(map(for_people, listed or matching)):
+        raise NotOffered(
+            f"{visible(allowed.uri)!r} is for people only, says its server {allowed.server} (audience: user): it is not "
+            "sent to a model. A person can read it: %mcp read."
+        )
 
 
 def _ways(uri: str, server: str | None, offer: Offer, links: Mapping[tuple[str, str], str]) -> Iterator[list[Allowed]]:
@@ -177,6 +190,21 @@ def string_argument(args: Mapping[str, Any], name: str, required: bool = True) -
         return None
     if not isinstance(value, str):
         raise NotOffered(f"{name} must be a string; it was {_json_type(value) if name in args else 'missing'}.")
+    return value
+
+
+def offset_argument(args: Mapping[str, Any]) -> int:
+    """Where a model wants to go on reading, in characters; 0 where it does not say.
+
+    Raises `NotOffered` where it is no whole number from 0 on.
+    """
+    value = args.get("offset")
+    if value in (None, ""):
+        return 0
+    if isinstance(value, str | float) and re.fullmatch(r"\d{1,15}(\.0)?", str(value).strip()):
+        value = int(float(value))
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise NotOffered(f"offset must be a whole number from 0 on; it was {visible(repr(value))}.")
     return value
 
 

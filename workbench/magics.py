@@ -246,11 +246,11 @@ def read(magics: Magics, options: Namespace) -> None:
 @argument("--server", help="needed only when two servers have it")
 def prompt(magics: Magics, options: Namespace) -> None:
     """Expand a prompt for yourself and see its messages; nothing goes to a model."""
-    from .tools import item_text
+    from .tools import rendered
 
     values = dict(_pair(text, "=", "an argument") for text in options.values)
     result = magics.session.prompt(options.name, values, options.server)
-    turns = (f"{m.role}:\n" + "\n\n".join(item_text(item, result.server) for item in m.items) for m in result.messages)
+    turns = (f"{m.role}:\n" + rendered(m.items, result.server).text for m in result.messages)
     _show("\n\n".join(turns) or "the prompt has no messages")
 
 

@@ -2,6 +2,7 @@
 
 A handler is a function from a part and its media type to `Shown`, or to `None` where it cannot say more than the descriptor.
 Append your own with `add`; what was added last is asked first. Chosen by exact type, then suffix (`+json`), then `type/*`.
+Images and sounds go as they are to models that take them (`pictures.py`); all others get the descriptor.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain, count
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from . import pictures
 from .content import Link, Part, clean, one_line
+from .pictures import Block
 
 __all__ = [
-    "HANDLERS", "Shown", "add", "essence", "for_model", "found_type", "human_size", "is_text", "is_text_part", "link_text",
-    "shown", "wrap",
+    "HANDLERS", "Rendered", "Shown", "add", "essence", "for_model", "found_type", "human_size", "is_text", "is_text_part",
+    "link_text", "shown", "wrap",
 ]  # fmt: skip
+
+Best = Literal["text", "json", "csv", "markdown"]
 
 
 class Shown(NamedTuple):
@@ -27,6 +32,25 @@ class Shown(NamedTuple):
 
     text: str
     note: str | None = None
+    best: Best = "text"
+    """As what a person sees the text best."""
+    block: Callable[[], Block] | None = None
+    """Makes what a model gets in its place that takes images or sounds; raises `ValueError` where it cannot be sent."""
+    takes: str | None = None
+    """What such a model must take: `image` or `audio`."""
+
+
+class Rendered(NamedTuple):
+    """What a model gets of a read, a prompt's message or a tool result."""
+
+    text: str
+    note: str | None = None
+    blocks: tuple[Block, ...] = ()
+    """Images and sounds; each has its place in the text, where it is announced."""
+    body: str = ""
+    """`text` without the block around a single part: what is cut when it does not fit."""
+    kind: str | None = None
+    """Media type of a single part."""
 
 
 Handler = Callable[[Part, str], Shown | None]
@@ -95,7 +119,7 @@ def human_size(size: int) -> str:
 def shown(part: Part) -> Shown:
     """What a model gets of a part, as text: its own, a document's, or a descriptor. Never raises."""
     if isinstance(part.data, str):
-        return Shown(part.data)
+        return Shown(part.data, best=_best(essence(part.mime)))
     kind = found_type(part) or essence(part.mime)
     said = next(filter(None, (handler(part, kind) for handler in _chosen(kind))), None) or _descriptor(part, kind)
     if kind == essence(part.mime) or not kind:
@@ -105,7 +129,11 @@ def shown(part: Part) -> Shown:
         if part.mime
         else f"no type declared, found to be {kind}"
     )
-    return Shown(said.text, "; ".join(x for x in (lie, said.note) if x))
+    return said._replace(note=_joined(lie, said.note))
+
+
+def _joined(*notes: str | None) -> str | None:
+    return "; ".join(note for note in notes if note) or None
 
 
 def _chosen(kind: str) -> Iterable[Handler]:
@@ -134,12 +162,21 @@ def _charset(mime: str | None) -> str | None:
         return None
 
 
+_BEST: dict[str, Best] = {
+    "application/json": "json", "text/csv": "csv", "text/tab-separated-values": "csv", "text/markdown": "markdown",
+}  # fmt: skip
+
+
+def _best(kind: str) -> Best:
+    return "json" if kind.endswith("+json") else _BEST.get(kind, "text")
+
+
 def _text(part: Part, kind: str) -> Shown:
     """Bytes by their charset, else UTF-8; what does not fit becomes U+FFFD, and the note says so."""
     assert isinstance(part.data, bytes)
     charset = _charset(part.mime) or "utf-8"
     try:
-        return Shown(part.data.decode(charset))
+        return Shown(part.data.decode(charset), best=_best(kind))
     except UnicodeDecodeError:
         text = part.data.decode(charset, errors="replace")
         return Shown(text, f"not valid {charset}: {text.count(chr(0xFFFD)):,} places could not be decoded")
@@ -165,21 +202,30 @@ def _pdf(part: Part, kind: str) -> Shown:
     return Shown(text, f"text of a PDF of {human_size(part.size)}, without its pictures and layout")
 
 
-def _image(part: Part, kind: str) -> Shown | None:
-    """The descriptor with its size in pixels, where Pillow is installed and can tell."""
-    assert isinstance(part.data, bytes)
+def _image(part: Part, kind: str) -> Shown:
+    """The descriptor with its size in pixels, and the image itself for a model that takes it."""
+    data = part.data
+    assert isinstance(data, bytes)
     try:
-        from PIL import Image
+        width, height = pictures.pixels(data)
+    except ImportError:
+        return _descriptor(part, kind, 'to be sent or measured it needs pip install "mcp-agent-workbench[media]"')
+    except ValueError as error:
+        return _descriptor(part, kind, str(error))
+    said = _descriptor(part, kind, f"{width} x {height} pixels")
+    return said._replace(takes="image", block=lambda: pictures.image(data))
 
-        with Image.open(io.BytesIO(part.data)) as image:  # reads the header only
-            return _descriptor(part, kind, f"{image.width} x {image.height} pixels")
-    except Exception:  # not installed, or not an image after all: the plain descriptor says what is known
-        return None
+
+def _audio(part: Part, kind: str) -> Shown:
+    data = part.data
+    assert isinstance(data, bytes)
+    return _descriptor(part, kind)._replace(takes="audio", block=lambda: pictures.audio(data, kind))
 
 
 for _pattern, _handler in (
     ("text/*", _text), ("+json", _text), ("+xml", _text), ("+yaml", _text), ("application/json", _text),
     ("application/xml", _text), ("application/yaml", _text), ("application/pdf", _pdf), ("image/*", _image),
+    ("audio/*", _audio),
 ):  # fmt: skip
     add(_pattern, _handler)
 
@@ -201,12 +247,33 @@ def link_text(link: Link, server: str) -> str:
     return clean(f"[Link to resource {one_line(link.name)}{about}. To read it call read_resource with {address}.]")
 
 
-def for_model(parts: Iterable[Part], server: str) -> Shown:
-    """All parts in order, each in a block of its own with its own URI and type, and the notes that belong to them."""
-    blocks, notes = [], []
-    for part in parts:
-        text, note = shown(part)
-        kind = found_type(part) or part.mime
-        blocks.append(wrap(part.uri, kind, server, f"[{note}]\n{text}" if note else text))
-        notes += [note] if note else []
-    return Shown("\n\n".join(blocks) or "[The server answered with no content.]", "; ".join(notes) or None)
+def for_model(parts: Iterable[Part], server: str, takes: frozenset[str] | None = None) -> Rendered:
+    """All parts in order, each in a block of its own with its own URI and type, and the notes that belong to them.
+
+    `takes` says what the model takes beside text: `image`, `audio`; `None` where it goes to no model.
+    """
+    made = [_rendered(part, server, takes) for part in parts]
+    if len(made) == 1:
+        return made[0]
+    text = "\n\n".join(each.text for each in made) or "[The server answered with no content.]"
+    return Rendered(text, _joined(*(each.note for each in made)), tuple(b for each in made for b in each.blocks), text)
+
+
+def _rendered(part: Part, server: str, takes: frozenset[str] | None) -> Rendered:
+    text, note, block = _one(part, takes)
+    body, kind = f"[{note}]\n{text}" if note else text, found_type(part) or part.mime
+    return Rendered(wrap(part.uri, kind, server, body), note, (block,) if block else (), body, kind)
+
+
+def _one(part: Part, takes: frozenset[str] | None) -> tuple[str, str | None, Block | None]:
+    said = shown(part)
+    if said.block is None or said.takes is None or takes is None:
+        return said.text, said.note, None
+    if said.takes not in takes:
+        return said.text, _joined(said.note, f"not sent as {said.takes}: this model is not known to take any"), None
+    try:
+        block = said.block()
+    except (ImportError, ValueError) as error:
+        return said.text, _joined(said.note, f"not sent as {said.takes}: {error}"), None
+    note = _joined(said.note, block.note)
+    return f"[{said.takes} of {block.mime}, {block.size}: it follows below, as it is.]", note, block

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from . import tools
+from .content import clean
+from .pictures import Block, Size
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, ToolCall
+    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, InvalidToolCall, ToolCall
 
-__all__ = ["calls_of", "in_order", "injected", "request_text", "strict", "text_of", "whose", "with_ids"]
+__all__ = [
+    "calls_of", "in_order", "injected", "is_injected", "request_text", "sizes_of", "strict", "text_of", "user_turn",
+    "whose", "with_ids",
+    "without",
+]  # fmt: skip
+
+_SIZES = "workbench_sizes"  # in `additional_kwargs`, which providers' packages do not send
 
 
 def text_of(message: BaseMessage) -> str:
@@ -75,15 +84,51 @@ def with_ids(message: AIMessage, seen: set[str]) -> AIMessage:
     return message
 
 
-def injected(turns: list[Any], call: str) -> list[Any]:
-    """Injected turns get ids that say so: `join` and the composition tell them by it."""
-    return [turn.model_copy(update={"id": f"prompt-{call}-{number}"}) for number, turn in enumerate(turns)]
+def injected(turns: Sequence[Any], call: str, kind: str) -> list[Any]:
+    """Turns that follow all results of a step get ids that say so, and what kind of piece they are (`ledger.KINDS`)."""
+    return [turn.model_copy(update={"id": f"injected-{kind}-{call}-{number}"}) for number, turn in enumerate(turns)]
+
+
+def is_injected(message: BaseMessage) -> bool:
+    return (message.id or "").startswith("injected-")
+
+
+def user_turn(texts: Sequence[str], blocks: Sequence[Block]) -> HumanMessage:
+    """A user's message of texts, then images and sounds: in a tool's result not every provider takes those."""
+    from langchain_core.messages import HumanMessage
+
+    if not blocks and len(texts) == 1:
+        return HumanMessage(clean(texts[0]))
+    content: list[str | dict[str, Any]] = [{"type": "text", "text": clean(text)} for text in texts if text]
+    for block in blocks:
+        data = b64encode(block.data).decode("ascii")
+        content.append({"type": block.size.kind, "base64": data, "mime_type": block.mime})
+    return HumanMessage(content, additional_kwargs={_SIZES: [list(block.size) for block in blocks]} if blocks else {})
+
+
+def sizes_of(message: BaseMessage) -> list[Size]:
+    """The images and sounds of a message."""
+    return [Size(*size) for size in message.additional_kwargs.get(_SIZES, ())]
+
+
+def without(message: BaseMessage, takes: frozenset[str]) -> BaseMessage:
+    """The message for a model that takes only these: of an earlier turn, which another model may have answered."""
+    if all(size.kind in takes for size in sizes_of(message)):
+        return message
+    content = [
+        block
+        if isinstance(block, str) or block.get("type") in ("text", *takes)
+        else {"type": "text", "text": f"[{block.get('type')}, not sent: this model is not known to take any]"}
+        for block in message.content
+    ]
+    left = [list(size) for size in sizes_of(message) if size.kind in takes]
+    return message.model_copy(update={"content": content, "additional_kwargs": {_SIZES: left}})
 
 
 def whose(message: BaseMessage) -> tuple[str, str]:
     """The kind and label of a message that this turn has added."""
-    if (message.id or "").startswith("prompt-"):
-        return "prompts", message.type
+    if is_injected(message):
+        return str(message.id).split("-")[1], message.type
     if message.type != "tool":
         return "replies", message.type
     name, artifact = message.name or "", getattr(message, "artifact", None) or {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import pictures
 from .errors import ModelError
 from .span import Usage
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
-__all__ = ["model_name", "resolve", "usage_of"]
+__all__ = ["Abilities", "abilities", "model_name", "resolve", "usage_of"]
 
 _KEYED = ("openai", "anthropic")
 _EXTRAS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama"}
@@ -81,6 +82,30 @@ def model_name(model: BaseChatModel) -> str:
         if isinstance(value := getattr(model, attribute, None), str) and value:
             return value
     return model._llm_type
+
+
+class Abilities(NamedTuple):
+    """What a model takes, as far as its LangChain profile says (`model.profile`, from models.dev)."""
+
+    takes: frozenset[str]
+    """`image`, `audio`."""
+    window: int | None
+    """Input tokens; `None` is unknown, and then nothing is held to be too long."""
+    rule: pictures.Rule
+
+
+def abilities(model: BaseChatModel) -> Abilities:
+    """What is known of the model; without a profile it takes text only. Give one: `ChatOllama(..., profile={...})`."""
+    profile: Any = getattr(model, "profile", None)
+    profile = profile if isinstance(profile, dict) else {}
+    takes = frozenset(kind for kind in ("image", "audio") if profile.get(f"{kind}_inputs") is True)
+    window = profile.get("max_input_tokens")
+    try:
+        provider = str(model._get_ls_params().get("ls_provider", ""))
+    except Exception:  # a model that is no BaseChatModel, or whose own version of this wants more
+        provider = ""
+    known = window if isinstance(window, int) and window > 0 else None
+    return Abilities(takes, known, pictures.rule(provider, model_name(model)))
 
 
 def usage_of(message: AIMessage) -> Usage | None:

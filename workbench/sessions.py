@@ -31,7 +31,7 @@ from .turn import Attachment, Refresh, Status, Turn
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from .graph import Attached, Call, Verdict, Work
+    from .graph import Call, Verdict, Work
     from .pattern import Pattern
 
 __all__ = ["Session"]
@@ -224,15 +224,18 @@ class Session:
         """Read a resource for yourself: a span with actor `user`, nothing goes to a model."""
         return self.loop.run(self._read(uri, server, "user"))
 
-    async def _read(self, uri: str, server: str | None, actor: Actor) -> Content:
-        from . import graph, lookup
+    async def _read(self, uri: str, server: str | None, actor: Actor, attach: bool = False) -> Content:
+        from . import graph, lookup, tokens
 
         self.need_server()
         allowed = lookup.find_readable(uri, server, self.offer, self._links)
+        if actor == "host" or attach:
+            lookup.refuse_people_only(allowed, self.offer)
         with self.recorder.span(
             "read", allowed.uri, actor, uri=allowed.uri, server=allowed.server, rule=allowed.rule
         ) as span:
-            content, _ = await graph.read_into(span, self.connection(allowed.server), allowed.uri)
+            content, made = await graph.read_into(span, self.connection(allowed.server), allowed.uri)
+            span.note(tokens=await asyncio.to_thread(tokens.count, made.text), counter=tokens.counter().name)
         return content
 
     def prompt(self, name: str, arguments: Mapping[str, str] | None = None, server: str | None = None) -> PromptResult:
@@ -269,7 +272,7 @@ class Session:
             raise UsageError(
                 f"refresh={refresh!r} is not known; it is once (read now) or turn (again at each turn's start)"
             )
-        content = await self._read(uri, server, actor)
+        content = await self._read(uri, server, actor, attach=True)
         attachment = Attachment(content=content, actor=actor, refresh=refresh, read_at=self.recorder.clock.now())
         self.attachments[content.server, content.uri] = attachment
         return attachment
@@ -379,8 +382,9 @@ class Session:
                 self._thread = [*self._thread, *added]
                 spans = fold(span for span in self._snapshots[before:] if span.turn == number)
                 done = Turn(
-                    number=number, question=question, answer=answer, status=status, spans=spans, messages=tuple(added)
-                )
+                    number=number, question=question, answer=answer, status=status, spans=spans, messages=tuple(added),
+                    for_people=tuple(works[0].for_people) if works else (),
+                )  # fmt: skip
                 self.turns.append(done)
             return done
 
@@ -393,7 +397,8 @@ class Session:
         brief = await pattern(self.offer, lambda uri: self._read(uri, None, "host"))
         return graph.Work(
             chat, brief, self.offer, self.connections, self._gate(approve), self.recorder, span, question,
-            attached=await self._attached(), history=self._thread, links=self._links, on_text=live or (lambda text: None),
+            attachments=[await self._refreshed(key) for key in list(self.attachments)], history=self._thread,
+            links=self._links, on_text=live or (lambda text: None),
         )  # fmt: skip
 
     def _gate(self, approve: Approve) -> Callable[[Call], Awaitable[Verdict]]:
@@ -420,25 +425,6 @@ class Session:
             return verdict
 
         return gate
-
-    async def _attached(self) -> list[Attached]:
-        """The attachments as the turn gets them, with a row each; those that are read every turn are read again first."""
-        from . import graph, media, tokens
-
-        found = []
-        for key in list(self.attachments):
-            attachment, stale = await self._refreshed(key)
-            content = attachment.content
-            rendered = await asyncio.to_thread(media.for_model, content.parts, content.server)
-            text = f"Attached by the {attachment.actor}:\n{rendered.text}"
-            with self.recorder.span("attach", content.uri, attachment.actor, server=content.server) as span:
-                span.note(
-                    uri=content.uri, bytes=content.size, sha256=content.sha256, read_at=attachment.read_at,
-                    tokens=await asyncio.to_thread(tokens.count, text), counter=tokens.counter().name,
-                    note="; ".join(x for x in (stale, rendered.note) if x) or None,
-                )  # fmt: skip
-            found.append(graph.Attached(content, attachment.actor, text))
-        return found
 
     async def _refreshed(self, key: tuple[str, str]) -> tuple[Attachment, str | None]:
         """The attachment, read again where it asks for that; where it cannot be, as it was, and a sentence that says so."""

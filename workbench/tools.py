@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import media
-from .content import Link, Offer, Part, Tool, ToolResult, clean, visible
+from .content import Link, Offer, Part, Tool, ToolResult, clean, for_people, visible
+from .media import Rendered
 
 if TYPE_CHECKING:
     from langchain_core.messages import ToolMessage
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .connection import Connection, Timed
 
 __all__ = [
-    "INVOKE_PROMPT", "READ_RESOURCE", "ServerTool", "item_text", "result_text", "run", "server_tools", "synthetic",
+    "INVOKE_PROMPT", "READ_RESOURCE", "ServerTool", "rendered", "result_rendered", "run", "server_tools", "synthetic",
 ]  # fmt: skip
 
 READ_RESOURCE, INVOKE_PROMPT = "read_resource", "invoke_prompt"
@@ -38,6 +39,10 @@ def synthetic(offer: Offer) -> list[dict[str, Any]]:
             "server": "The server's name; needed only when two servers list the same URI.",
         },
     )
+    read["function"]["parameters"]["properties"]["offset"] = {
+        "type": "integer",
+        "description": "Where to go on in a text that did not fit into one answer, which says so; in characters.",
+    }
     if not offer.prompts:
         return [read]
     invoke = _schema(
@@ -131,9 +136,7 @@ async def _load(connection: Connection, tools: Sequence[Tool]) -> dict[str, Base
         # Not handler(request): it raises on audio, on links and on a result that breaks its output schema, and it turns
         # a resource link into a file address that providers refuse. One request, one result, whatever it holds.
         timed = await connection.call(request.name, _arguments.get())
-        result: ToolResult = timed.value
-        status = "error" if result.error else "success"
-        return ToolMessage(result_text(result), tool_call_id="", status=status, artifact=timed)
+        return ToolMessage("", tool_call_id="", artifact=timed)
 
     loaded = await load_mcp_tools(connection.listing(tools), tool_interceptors=[intercept])
     return {tool.name: tool for tool in loaded}
@@ -142,8 +145,8 @@ async def _load(connection: Connection, tools: Sequence[Tool]) -> dict[str, Base
 _arguments: ContextVar[Mapping[str, Any]] = ContextVar("workbench_arguments")
 
 
-async def run(tool: ServerTool, arguments: Mapping[str, Any]) -> tuple[ToolMessage, Timed]:
-    """Call a server's tool: the result as the model gets it, and the answer it came from with its seconds.
+async def run(tool: ServerTool, arguments: Mapping[str, Any]) -> Timed:
+    """Call a server's tool: its `ToolResult`, and the seconds it took.
 
     The arguments go past LangChain, which passes them as keywords: a server may call one `self`, `config` or `runtime`.
     """
@@ -154,20 +157,36 @@ async def run(tool: ServerTool, arguments: Mapping[str, Any]) -> tuple[ToolMessa
         )
     finally:
         _arguments.reset(token)
-    return message.model_copy(update={"artifact": None}), message.artifact
+    timed: Timed = message.artifact
+    return timed
 
 
-def result_text(result: ToolResult) -> str:
-    """A tool's result as the model gets it: text as it is, resources in blocks, links as text to act on."""
-    texts = [item_text(item, result.server) for item in result.items]
-    if not texts and result.structured is not None:
-        texts = [clean(json.dumps(result.structured, ensure_ascii=False))]
-    return "\n\n".join(texts) or "[The tool answered with no content.]"
+def result_rendered(result: ToolResult, takes: frozenset[str] | None) -> Rendered:
+    """A tool's result as the model gets it."""
+    if not result.items and result.structured is not None:
+        return Rendered(clean(json.dumps(result.structured, ensure_ascii=False)))
+    found = rendered(result.items, result.server, takes)
+    return found if found.text else found._replace(text="[The tool answered with no content.]")
 
 
-def item_text(item: Part | Link, server: str) -> str:
+def rendered(items: Iterable[Part | Link], server: str, takes: frozenset[str] | None = None) -> Rendered:
+    """Items of a prompt's message or a tool's result: text as it is, resources in blocks, links as text to act on.
+
+    What a server marks for people only is left out where it goes to a model (`takes` is not `None`), and that is said.
+    """
+    items = tuple(items)
+    people = [item for item in items if takes is not None and for_people(item)]
+    made = [_item(item, server, takes) for item in items if item not in people]
+    if people:
+        made.append(Rendered(f"[Not shown to you: {len(people)} of {len(items)} items, which are for people only.]"))
+    notes = dict.fromkeys(each.note for each in made if each.note)
+    blocks = tuple(block for each in made for block in each.blocks)
+    return Rendered("\n\n".join(each.text for each in made), "; ".join(notes) or None, blocks)
+
+
+def _item(item: Part | Link, server: str, takes: frozenset[str] | None) -> Rendered:
     if isinstance(item, Link):
-        return media.link_text(item, server)
+        return Rendered(media.link_text(item, server))
     if isinstance(item.data, str) and item.uri.startswith(("tool ", "prompt ")):
-        return clean(item.data)  # plain text, of no resource
-    return media.for_model([item], server).text
+        return Rendered(clean(item.data))  # plain text, of no resource
+    return media.for_model([item], server, takes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import ledger
-from .content import Content
+from .content import Content, Link, Part
 from .span import Actor, Span
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Turn:
     spans: tuple[Span, ...]
     messages: tuple[Any, ...] = field(default=(), repr=False)
     """The LangChain messages that the turn added to the thread; empty when it failed."""
+    for_people: tuple[tuple[str, str, Part | Link], ...] = field(default=(), repr=False)
+    """What servers sent for people only (audience: user), with server and source; no model got it."""
 
     @property
     def totals(self) -> ledger.Totals:

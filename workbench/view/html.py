@@ -37,7 +37,6 @@ def _environment() -> jinja2.Environment:
     loader = jinja2.PackageLoader("workbench.view")
     made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     made.filters["visible"] = visible
-    made.filters["tokens"] = lambda number: rows.UNKNOWN if number is None else f"{number:,}"
     return made
 
 
@@ -63,9 +62,9 @@ def answer(text: str) -> str:
 
 
 def turn(done: Turn) -> str:
-    """Answer and trace."""
+    """Answer, what servers sent for people only, and trace."""
     body = answer(done.answer) if done.answer else _render("none.html.j2", status=done.status)
-    return body + trace(done.spans)
+    return body + _render("people.html.j2", items=rows.for_people(done.for_people)) + trace(done.spans)
 
 
 def catalog(cells: list[dict[str, Any]], total: int, offer: Offer, home: str = "") -> str:

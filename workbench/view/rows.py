@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from .. import ledger
-from ..content import visible
-from ..media import human_size
+from ..content import Link, Part, harmless, visible
+from ..media import human_size, link_text, shown
 from ..span import Span, tree
 
-__all__ = ["Row", "composed", "estimate_head", "label", "rows", "summed"]
+__all__ = ["Row", "composed", "estimate_head", "for_people", "label", "rows", "summed"]
 
 _WIDTH = 24
+_LONGEST = 20_000  # characters of an item for people
 UNKNOWN = "–"
 
 
@@ -76,7 +78,7 @@ def _estimated(span: Span) -> str:
     if span.kind != "model":
         return _number(span.detail.get("tokens"))
     segments = span.detail.get("composition")
-    given = sum(segment["tokens"] for segment in segments) if segments else None
+    given = reduce(ledger.plus, (segment["tokens"] for segment in segments)) if segments else None
     return _in_out(given, span.detail.get("output_tokens_estimated"))
 
 
@@ -94,9 +96,15 @@ def _note(span: Span) -> str:
     rule = f"rule: {detail['rule']}" if detail.get("rule") else None
     known_as = f"the model calls it {detail['called_as']}" if detail.get("called_as") else None
     first = detail.get("first_chunk_seconds")
+    sent = (
+        f"characters {detail['start']:,} to {detail['end']:,} of {detail['whole']:,} were sent"
+        + (f": {detail['missing_tokens']:,} tokens did not fit into the window" if detail.get("missing_tokens") else "")
+        if "whole" in detail
+        else None
+    )
     began = f"first words after {first:.2f} s" if first is not None else None
     failed = (detail.get("error"), detail.get("reason"), detail.get("note"))
-    said = (*failed, rule, known_as, linked, links, _split(span) or None, began)
+    said = (*failed, sent, rule, known_as, linked, links, _split(span) or None, began)
     return "; ".join(visible(str(x), 1000) for x in said if x)
 
 
@@ -136,14 +144,14 @@ def rows(spans: Iterable[Span]) -> list[Row]:
 
 
 def composed(spans: Iterable[Span]) -> list[dict[str, Any]]:
-    """`ledger.composition` with only the kinds that occur: `call`, `parts` as (kind, tokens) and the totals."""
+    """`ledger.composition` as text, with only the kinds that occur: `call`, `parts` as (kind, tokens) and the totals."""
     return [
         {
             "call": line["call"],
-            "parts": [(kind, line[kind]) for kind in ledger.KINDS if line[kind]],
-            "estimated": line["estimated"],
-            "measured": line["measured"],
-            "difference": line["difference"],
+            "parts": [(kind, _number(line[kind])) for kind in ledger.KINDS if line[kind] != 0],
+            "estimated": _number(line["estimated"]),
+            "measured": None if line["measured"] is None else _number(line["measured"]),
+            "difference": UNKNOWN if line["difference"] is None else f"{line['difference']:+,}",
             "counter": line["counter"],
         }
         for line in ledger.composition(spans)
@@ -154,6 +162,16 @@ def estimate_head(spans: Iterable[Span]) -> str:
     """The head of the column of estimates, with the name of whoever counted."""
     names = dict.fromkeys(str(span.detail["counter"]) for span in spans if span.detail.get("counter"))
     return f"tokens estimated ({', '.join(names)})" if names else "tokens estimated"
+
+
+def for_people(items: Iterable[tuple[str, str, Part | Link]]) -> list[tuple[str, str]]:
+    """What servers sent for people only: whose it is, and its text as far as it is shown."""
+    said = []
+    for server, source, item in items:
+        text = link_text(item, server) if isinstance(item, Link) else shown(item).text
+        more = f"\n… (+{len(text) - _LONGEST:,} characters)" if len(text) > _LONGEST else ""
+        said.append((f"For you, from {visible(source)} of {visible(server)}:", harmless(text[:_LONGEST]) + more))
+    return said
 
 
 def _many(number: int, noun: str) -> str:

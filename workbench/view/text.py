@@ -28,10 +28,10 @@ def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
 
 
 def _composition(line: dict[str, Any]) -> str:
-    parts = " + ".join(f"{kind} {tokens:,}" for kind, tokens in line["parts"])
-    text = f"call {line['call']}: {parts} = {line['estimated']:,} tokens estimated by {line['counter']}"
+    parts = " + ".join(f"{kind} {tokens}" for kind, tokens in line["parts"])
+    text = f"call {line['call']}: {parts} = {line['estimated']} tokens estimated by {line['counter']}"
     if line["measured"] is not None:
-        text += f"; {line['difference']:+,} unexplained = {line['measured']:,} reported by the provider"
+        text += f"; {line['difference']} unexplained = {line['measured']} reported by the provider"
     return text
 
 
@@ -55,4 +55,5 @@ def trace(spans: Iterable[Span]) -> str:
 def turn(done: Turn) -> str:
     """Question, answer and trace."""
     answer = done.answer or f"[no answer: {done.status}]"
-    return f"Turn {done.number}: {visible(done.question, 2000)}\n\n{answer}\n\n{trace(done.spans)}"
+    people = [f"{head}\n{text}" for head, text in rows.for_people(done.for_people)]
+    return "\n\n".join([f"Turn {done.number}: {visible(done.question, 2000)}", answer, *people, trace(done.spans)])
