@@ -18,7 +18,7 @@ from PIL import Image as Pillow
 
 from tests.servers.script import Call, Reply
 from tests.servers.scripted import Scripted
-from workbench import Session, Turn, media, pictures, portion, tokens
+from workbench import Session, Turn, catalog, media, pictures, portion, tokens
 from workbench.content import Part
 
 TEXT = "\n".join(f"line {number:05d}: nothing of note" for number in range(4_000)) + "\nTHE LAST LINE"
@@ -364,3 +364,22 @@ def test_a_tools_items_for_people_go_to_people(wb: Session) -> None:
     bundle = turn._repr_mimebundle_()
     assert "For you, from tool both of s" in bundle["text/html"] and "&lt;b&gt;for people" in bundle["text/html"]
     assert "<b>for people</b>" in bundle["text/plain"]
+
+
+def test_priority_orders_the_catalog_and_what_is_for_people_is_not_in_the_models() -> None:
+    made = FastMCP("s")
+    for name, notes in {
+        "low": Annotations(priority=0.1, lastModified="2026-01-12T15:00:58Z"),
+        "plain": None,
+        "high": Annotations(priority=1.0),
+        "people": Annotations(priority=1.0, audience=["user"]),
+    }.items():
+        made.resource(f"x:///{name}", name=name, annotations=notes)(lambda: "")
+    with Session() as wb:
+        wb.connect("s", server=made)
+        _, model = ask(wb)
+        rows = list(catalog.rows(wb.offer, [], [], ["resource"]).values())
+    system = str(model.seen[0][0].content)
+    assert re.findall(r"URI: x:///(\w+)", system) == ["high", "plain", "low"]
+    assert "Last modified: 2026-01-12T15:00:58Z" in system
+    assert [row.label for row in rows] == ["high", "people", "plain", "low"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .content import Offer, Template
+from .content import Offer, Template, by_priority
 from .errors import UsageError
 from .media import human_size
 from .span import Span
@@ -51,9 +51,9 @@ def _new(kind: Kind, server: str, uri: str, label: str = "", **more: Any) -> Cat
 
 
 def _offered(offer: Offer) -> Iterable[CatalogRow]:
-    for r in offer.resources:
+    for r in by_priority(offer.resources):
         yield _new("resource", r.server, r.uri, r.label, mime=r.mime, size=r.size, description=r.description)
-    for t in offer.templates:
+    for t in by_priority(offer.templates):
         yield _new("template", t.server, t.uri, t.label, mime=t.mime, description=t.description, variables=t.variables)
     for p in offer.prompts:
         names = tuple(argument.name for argument in p.arguments)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 __all__ = [
     "Argument", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template", "Tool",
-    "ToolResult", "clean", "for_people", "harmless", "one_line", "visible",
+    "ToolResult", "by_priority", "clean", "for_people", "harmless", "one_line", "visible",
 ]  # fmt: skip
 
 
@@ -58,6 +58,9 @@ class Resource(_Readable):
 
     size: int | None = None
     """Bytes, as the server claims; `None` where it does not say."""
+
+
+R = TypeVar("R", bound=_Readable)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +258,12 @@ def for_people(item: Resource | Template | Part | Link) -> bool:
     The one annotation that is obeyed: it can only keep something from a model.
     """
     return set(item.audience) == {"user"}
+
+
+def by_priority(entries: Iterable[R]) -> list[R]:
+    """The most important first, in the server's own order where it sees no difference; what has no priority stands
+    between those that are above and below one half."""
+    return sorted(entries, key=lambda entry: -(0.5 if entry.priority is None else entry.priority))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -224,7 +224,9 @@ def tools(magics: Magics, options: Namespace) -> None:
 @argument("--save", metavar="FILE", help="write it to this file instead of showing it, byte for byte")
 def read(magics: Magics, options: Namespace) -> None:
     """Read a resource for yourself and see or save it; nothing goes to a model."""
-    from . import notebook
+    from IPython.display import display
+
+    from .view.content import bundle
 
     content = magics.session.read(options.uri, options.server)
     if options.save:
@@ -237,8 +239,7 @@ def read(magics: Magics, options: Namespace) -> None:
             or "the server answered no content"
         )
         return
-    shown, note = notebook.preview(content)
-    _show(shown + (f"\n[{note}; all of it: workbench.session().read({content.uri!r})]" if note else ""))
+    display(bundle(content), raw=True)
 
 
 @argument("name", help="the prompt's name")

@@ -16,34 +16,20 @@ from .catalog import CatalogRow, Kind
 from .content import harmless, visible
 from .errors import Stopped, UsageError
 from .graph import Call, Verdict
-from .media import human_size, shown
+from .media import human_size
 from .span import Span
 from .view import html, text
+from .view.content import plain
 from .view.rows import label
 
 if TYPE_CHECKING:
     from .sessions import Approve, Event, Session
     from .turn import Turn
 
-__all__ = ["Board", "ask", "preview", "show_catalog"]
-
-PREVIEW = 20_000
-"""Characters of a content that are shown to a person; how many more there are is said."""
+__all__ = ["Board", "ask", "show_catalog"]
 
 PATIENCE = 5.0
 """Seconds in which a page can take a displayed catalog over."""
-
-
-def preview(content: Any, longest: int = PREVIEW) -> tuple[str, str]:
-    """A content as text for a person, and what was left out or has to be said about it."""
-    parts = [(part, shown(part)) for part in content.parts]
-    whole = "\n\n".join(
-        s.text if len(parts) == 1 else f"{p.uri} ({p.mime or 'type not stated'})\n{s.text}" for p, s in parts
-    )
-    notes = [s.note for _, s in parts if s.note]
-    if len(whole) > longest:
-        notes.append(f"{len(whole) - longest:,} of {len(whole):,} characters are not shown here")
-    return harmless(whole[:longest]), "; ".join(notes)
 
 
 class Board:
@@ -114,7 +100,7 @@ class Board:
             self.widget.notice(f"attached {visible(uri)}")
 
     def _show(self, key: str, content: Any) -> None:
-        shown_text, note = preview(content)
+        shown_text, note = plain(content)
         self.widget.preview(key, f"{content.uri} ({human_size(content.size)})", shown_text, note)
 
     def _describe(self, entry: CatalogRow) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from .content import Content, Offer, Prompt, one_line
+from .content import Content, Offer, Prompt, by_priority, for_people, one_line
 from .errors import UsageError
 from .media import human_size
 
@@ -50,16 +50,20 @@ def _section(title: str, entries: Iterable[str]) -> str:
 
 
 def catalog_text(offer: Offer) -> str:
-    """The catalog as it stands in the system prompt: one short block an entry, no content."""
+    """The catalog as it stands in the system prompt: one short block an entry, no content.
+
+    The most important first; what a server says is for people only is not advertised to a model.
+    """
     resources = _section(
         "Available resources",
         (
             _entry(
                 "Resource", r.label, ("Server", r.server), ("URI", r.uri), ("Type", r.mime),
-                ("Size", human_size(r.size) if r.size is not None else None), ("Description", r.description),
+                ("Size", human_size(r.size) if r.size is not None else None), ("Last modified", r.modified),
+                ("Description", r.description),
             )
-            for r in offer.resources
-            if r.audience != ("user",)  # what a server says is for people is not advertised to a model
+            for r in by_priority(offer.resources)
+            if not for_people(r)
         ),
     )  # fmt: skip
     templates = _section(
@@ -69,7 +73,8 @@ def catalog_text(offer: Offer) -> str:
                 "Resource template", t.label, ("Server", t.server), ("URI template", t.uri), ("Type", t.mime),
                 ("Description", t.description),
             )
-            for t in offer.templates
+            for t in by_priority(offer.templates)
+            if not for_people(t)
         ),
     )  # fmt: skip
     prompts = _section(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ..turn import Turn
 
-__all__ = ["answer", "catalog", "trace", "turn"]
+__all__ = ["answer", "catalog", "content", "trace", "turn"]
 
 CATALOG_ROWS = 50
 # Column heads of the static catalog, and the keys of `catalog.cells`.
@@ -65,6 +65,14 @@ def turn(done: Turn) -> str:
     """Answer, what servers sent for people only, and trace."""
     body = answer(done.answer) if done.answer else _render("none.html.j2", status=done.status)
     return body + _render("people.html.j2", items=rows.for_people(done.for_people)) + trace(done.spans)
+
+
+def content(parts: list[dict[str, Any]]) -> str:
+    """What a person sees of a content; `parts` as `content.py` makes them."""
+    for part in parts:
+        if "markdown" in part:
+            part["safe"] = render(part["markdown"])
+    return _render("content.html.j2", parts=parts)
 
 
 def catalog(cells: list[dict[str, Any]], total: int, offer: Offer, home: str = "") -> str:
