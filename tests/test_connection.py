@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 from tests.servers import awkward, raw
+from tests.servers.script import Call, Reply
+from tests.servers.scripted import Scripted
 from workbench import (
     ConnectError,
     NotConnected,
@@ -192,14 +194,41 @@ def _children(pid: int) -> list[int]:
 def test_a_server_that_dies_during_a_read_is_told_in_words_now_and_later(wb: Session) -> None:
     """P06."""
     wb.connect("awkward", command=awkward())
-    for uri in ("res://files/die", "urn:isbn:123"):
-        with pytest.raises(NotConnected) as caught:
-            wb.read(uri)
-        assert "status 7" in str(caught.value)
-        assert "fatal: simulated crash" in str(caught.value)
+    with pytest.raises(NotConnected) as caught:
+        wb.read("res://files/die")
+    assert "status 7" in str(caught.value)
+    assert "fatal: simulated crash" in str(caught.value)
     assert not wb.connections["awkward"].alive
+
+
+def test_a_dead_stdio_server_is_started_again_once_when_a_read_needs_it(wb: Session) -> None:
+    wb.connect("awkward", command=awkward())
+    first = wb.connections["awkward"].pid
+    for _ in range(2):
+        with pytest.raises(NotConnected):
+            wb.read("res://files/die")
+        if wb.connections["awkward"].pid == first:
+            assert wb.read("urn:isbn:123").parts[0].data == "a book"
+    assert wb.connections["awkward"].pid != first
+    again = [span for span in wb.spans if span.kind == "connect" and span.actor == "host"]
+    assert [span.detail["note"] for span in again] == ["it had ended, and is started again once by itself"]
+    with pytest.raises(NotConnected, match=r"has ended, again(.|\n)*simulated crash(.|\n)*%mcp reconnect awkward"):
+        wb.read("urn:isbn:123")
     wb.reconnect("awkward")
-    assert wb.read("urn:isbn:123").parts[0].data == "a book"
+    with pytest.raises(NotConnected):
+        wb.read("res://files/die")
+    assert wb.read("urn:isbn:123").parts[0].data == "a book", "a person has connected it: once more by itself"
+
+
+def test_two_reads_of_one_step_start_a_dead_server_once() -> None:
+    with Session() as wb:
+        wb.connect("a", command=awkward())
+        with pytest.raises(NotConnected):
+            wb.read("res://files/die")
+        calls = [Call(id=f"c{n}", name="read_resource", args={"uri": "urn:isbn:123"}) for n in range(2)]
+        turn = wb.ask("go", model=Scripted(replies=[Reply(calls=tuple(calls)), Reply(text="done")]))
+    assert [s.status for s in turn.spans if s.kind == "connect"] == ["ok"], "and the trace of the turn shows it"
+    assert [s.status for s in turn.spans if s.kind == "read"] == ["ok", "ok"]
 
 
 def test_a_byte_that_is_not_utf8_is_replaced_noted_and_ends_nothing(shared: Session) -> None:

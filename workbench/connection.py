@@ -52,8 +52,10 @@ class Connection:
     exit status and last stderr lines.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, revived: bool = False) -> None:
         self.target = target
+        self.revived = revived
+        """Whether it was opened by itself in place of one whose server had ended."""
         self.server_info = ""
         self.capabilities: Mapping[str, Any] = {}
         self.protocol: str | None = None
@@ -205,7 +207,8 @@ class Connection:
     def _obituary(self) -> str:
         if self._session is None or self._closing.is_set():
             return f"{self.name} is not connected. Connect it: %mcp connect {self.name} ..."
-        return "\n".join([f"{self.name} has ended.", *self._evidence(), f"Start it again: %mcp reconnect {self.name}"])
+        again = f"{self.name} has ended{', again' if self.revived else ''}."
+        return "\n".join([again, *self._evidence(), f"Start it again: %mcp reconnect {self.name}"])
 
     def _evidence(self) -> list[str]:
         """What was left behind: how the connection failed, exit status, stderr, and stray stdout where there is none."""

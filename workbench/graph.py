@@ -90,6 +90,8 @@ class Work:
     brief: Brief
     offer: Offer
     connections: Mapping[str, Connection]
+    living: Callable[[str], Awaitable[Connection]]
+    """The connection for a read or a prompt, started again where its server has ended."""
     gate: Gate
     recorder: Recorder
     turn: Open
@@ -314,7 +316,7 @@ class Work:
             span.note(rule=allowed.rule, server=allowed.server, uri=allowed.uri)
             if allowed.source:
                 span.note(linked_by=allowed.source)
-            content, made = await read_into(span, self.connections[allowed.server], allowed.uri, self._takes)
+            content, made = await read_into(span, await self.living(allowed.server), allowed.uri, self._takes)
             made = await self._window.fit(span, made, allowed.uri, allowed.server, content.sha256, offset)
         artifact = {"uri": allowed.uri, "server": allowed.server}
         return ToolMessage(made.text, tool_call_id="", artifact=artifact), self._followed(
@@ -341,7 +343,7 @@ class Work:
                 span.set(status="refused")
                 raise
             span.note(rule="listed", server=prompt.server, arguments=values)
-            timed = await self.connections[prompt.server].prompt(prompt.name, values)
+            timed = await (await self.living(prompt.server)).prompt(prompt.name, values)
             result: PromptResult = timed.value
             span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
             turns = [await self._turn(span, message, result, call["id"]) for message in result.messages]

@@ -79,6 +79,7 @@ class Session:
         self._numbers = count(1)
         self._live: tuple[int, Live] | None = None
         self._one_turn = asyncio.Lock()
+        self._reviving = asyncio.Lock()
         self.recorder = Recorder(self._record, clock, self.mask)
         _sessions.add(self)
 
@@ -132,10 +133,11 @@ class Session:
         where = target(name, command, env, cwd, url, headers or {}, transport, timeout, server)
         return self.loop.run(self._connect(where))
 
-    async def _connect(self, target: Target) -> Offer:
+    async def _connect(self, target: Target, actor: Actor = "user", note: str | None = None) -> Offer:
         self._secrets.update(target.secrets)
-        with self.recorder.span("connect", target.name, "user", transport=target.transport, where=target.where) as span:
-            connection = Connection(target)
+        with self.recorder.span("connect", target.name, actor, transport=target.transport, where=target.where) as span:
+            span.note(note=note)
+            connection = Connection(target, revived=actor == "host")
             connection.changed = lambda: self._list_again(connection)
             await connection.open()
             try:
@@ -156,6 +158,19 @@ class Session:
                 problems=list(offer.problems),
             )  # fmt: skip
         return offer
+
+    async def living(self, name: str) -> Connection:
+        """The connection for a read or a prompt. A stdio server that has ended is started again for it, once.
+
+        Once after each connecting by a person: what ends again would end again. Raises `ConnectError` where it does not start.
+        """
+        connection = self.connection(name)
+        if connection.alive or connection.revived or connection.target.transport != "stdio":
+            return connection
+        async with self._reviving:  # two reads of one step need one server
+            if self.connections.get(name) is connection:
+                await self._connect(connection.target, "host", "it had ended, and is started again once by itself")
+        return self.connection(name)
 
     def _list_again(self, connection: Connection) -> None:
         """A server says that its lists have changed: ask for them, once however often it says so meanwhile.
@@ -196,7 +211,10 @@ class Session:
                 self.loop.run(self._close())
         finally:  # also after an interrupt: what the loop still holds is ended with it
             self.loop.stop()
-            self._one_turn = asyncio.Lock()  # a lock belongs to the loop that it was waited on
+            self._one_turn, self._reviving = (
+                asyncio.Lock(),
+                asyncio.Lock(),
+            )  # a lock belongs to the loop it was waited on
 
     async def _close(self) -> None:
         connections = list(self.connections.values())
@@ -234,7 +252,7 @@ class Session:
         with self.recorder.span(
             "read", allowed.uri, actor, uri=allowed.uri, server=allowed.server, rule=allowed.rule
         ) as span:
-            content, made = await graph.read_into(span, self.connection(allowed.server), allowed.uri)
+            content, made = await graph.read_into(span, await self.living(allowed.server), allowed.uri)
             span.note(tokens=await asyncio.to_thread(tokens.count, made.text), counter=tokens.counter().name)
         return content
 
@@ -252,7 +270,7 @@ class Session:
         found = lookup.find_prompt(name, server, self.offer)
         values = lookup.prompt_arguments(found, arguments)
         with self.recorder.span("prompt", found.name, "user", server=found.server, arguments=values) as span:
-            timed = await self.connection(found.server).prompt(found.name, values)
+            timed = await (await self.living(found.server)).prompt(found.name, values)
             span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
         result: PromptResult = timed.value
         return result
@@ -396,7 +414,7 @@ class Session:
 
         brief = await pattern(self.offer, lambda uri: self._read(uri, None, "host"))
         return graph.Work(
-            chat, brief, self.offer, self.connections, self._gate(approve), self.recorder, span, question,
+            chat, brief, self.offer, self.connections, self.living, self._gate(approve), self.recorder, span, question,
             attachments=[await self._refreshed(key) for key in list(self.attachments)], history=self._thread,
             links=self._links, on_text=live or (lambda text: None),
         )  # fmt: skip
