@@ -143,3 +143,12 @@ def test_the_parts_of_a_content_are_saved_byte_for_byte_and_overwrite_nothing(tm
         many.save(tmp_path / "b.txt")
     assert not (tmp_path / "b-1.txt").exists()
     assert [p.read_bytes() for p in many.save(str(tmp_path / "c.txt"))] == ["é".encode(), b"\xff"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"), [("audio/wav", "audio/x-wav"), ("audio/mp3", "audio/mpeg"), ("image/jpg", "image/jpeg")]
+)
+def test_another_name_of_the_same_type_is_no_lie(declared: str, found: str) -> None:
+    data = {"audio/x-wav": b"RIFF\0\0\0\0WAVEfmt ", "audio/mpeg": b"ID3\x04", "image/jpeg": b"\xff\xd8\xff\xe0"}[found]
+    assert media.found_type(part(data + bytes(60), None)) == found
+    assert media.found_type(part(data + bytes(60), declared)) is None

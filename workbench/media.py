@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain, count
@@ -98,7 +99,17 @@ def found_type(part: Part) -> str | None:
     declared, found = essence(part.mime), filetype.guess_mime(part.data)
     # A document in a zip is not a lying zip: other application types are believed.
     doubtful = declared in GENERIC or is_text(declared) or declared.split("/")[0] in ("image", "audio", "video")
-    return found if found and found != declared and doubtful else None
+    return found if found and doubtful and _same(found) != _same(declared) else None
+
+
+_ALIASES = {"wave": "wav", "mp3": "mpeg", "jpg": "jpeg", "pjpeg": "jpeg", "icon": "microsoft.icon"}
+
+
+def _same(kind: str) -> str:
+    """One spelling for what has several: audio/x-wav and audio/vnd.wave, image/jpg."""
+    top, _, name = kind.partition("/")
+    name = name.removeprefix("x-").removeprefix("vnd.")
+    return f"{top}/{_ALIASES.get(name, name)}"
 
 
 def is_text_part(part: Part) -> bool:
@@ -189,6 +200,8 @@ def _pdf(part: Part, kind: str) -> Shown:
         import pypdf
     except ImportError:
         return _descriptor(part, kind, 'its text needs pip install "mcp-agent-workbench[media]"')
+    # Else Python's logging would print its warnings of a broken file into the running cell.
+    logging.getLogger("pypdf").addHandler(logging.NullHandler())
     try:
         reader = pypdf.PdfReader(io.BytesIO(part.data))
         if reader.is_encrypted and not reader.decrypt(""):
