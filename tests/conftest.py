@@ -10,7 +10,8 @@ import pytest
 
 pytest_plugins = ["tests.servers.providers"]
 
-NPM_SERVER = Path(__file__).parent / "npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+NPM = Path(__file__).parent / "npm/node_modules"
+NPM_SERVER = NPM / "@modelcontextprotocol/server-everything/dist/index.js"
 
 
 def requires(found: bool, missing: str) -> None:

@@ -20,6 +20,7 @@ from mcp import McpError, types
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyUrl
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -166,11 +167,17 @@ def serve_stdio(server: Server[Any, Any]) -> None:
     anyio.run(run)
 
 
+def _security() -> TransportSecuritySettings:
+    """Only what was addressed to this machine by name: else any page in a browser could rebind its own name to us."""
+    here = ["127.0.0.1:*", "localhost:*"]
+    return TransportSecuritySettings(allowed_hosts=here, allowed_origins=[f"http://{host}" for host in here])
+
+
 def http_app(server: Server[Any, Any]) -> Starlette:
     """Streamable HTTP, at any path; `/mcp` by custom."""
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    manager = StreamableHTTPSessionManager(server)
+    manager = StreamableHTTPSessionManager(server, security_settings=_security())
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -184,7 +191,7 @@ def sse_app(server: Server[Any, Any]) -> Starlette:
     """Legacy SSE: the stream at `/sse`, messages posted to `/messages/`."""
     from mcp.server.sse import SseServerTransport
 
-    transport = SseServerTransport("/messages/")
+    transport = SseServerTransport("/messages/", _security())
 
     async def stream(request: Request) -> Response:
         async with transport.connect_sse(request.scope, request.receive, request._send) as (reader, writer):

@@ -1,0 +1,25 @@
+"""The client under test of the official suite: `python -m tests.conformance.client URL`, started once a scenario.
+
+It does what a user of the workbench does: connects, and lets a model call each of the server's tools.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.servers.script import Call, Reply
+from tests.servers.scripted import Scripted
+from workbench import Session
+
+
+def main(url: str) -> None:
+    """Raises what connecting raises; the suite takes the exit status."""
+    with Session() as wb:
+        for tool in wb.connect("suite", url=url, timeout=10).tools:
+            arguments = dict.fromkeys(tool.schema.get("properties", {}), 5)
+            call = Call(id="call", name=f"suite__{tool.name}", args=arguments)
+            wb.ask("go", model=Scripted(replies=[Reply(calls=(call,)), Reply(text="done")]), approve="all", new=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
