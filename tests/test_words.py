@@ -26,7 +26,7 @@ from workbench.content import (
     one_line,
 )
 from workbench.pattern import catalog_text
-from workbench.secret import Secret, expand, in_url, mask, variables
+from workbench.secret import Secret, expand, in_command, in_url, mask, references, variables
 from workbench.span import Span
 
 
@@ -278,6 +278,25 @@ def test_an_address_gives_up_its_credentials_and_garbles_no_ordinary_word() -> N
     hidden = in_url(url)
     assert mask(url, hidden) == "https://user:••••@host/mcp?mode=test&api_key=••••&id=••••&q=••••"
     assert mask("the a-b-token-value of a test", hidden) == "the •••• of a test"
+
+
+def test_a_command_gives_up_its_credentials_and_garbles_no_ordinary_word() -> None:
+    words = [
+        "docker", "run", "--api-key", "k-0001", "-e", "GH_TOKEN=t-0002", "--header", "Authorization: Bearer b-0003",
+        "--max-token", "4096", "--key-file", "/etc/x", "sk-abcdefgh0005", "https://u:pw-0006@host/mcp", "--token", "--stdio",
+    ]  # fmt: skip
+    shown = mask(" ".join(words), in_command(words))
+    assert not re.search("000[1-6]", shown)
+    assert all(
+        word in shown for word in ("docker run --api-key", "4096", "--key-file /etc/x", "--token --stdio", "@host/mcp")
+    )
+
+
+def test_only_what_a_host_or_we_would_replace_counts_as_a_variable() -> None:
+    text = "${A} ${env:B:-c} ${/} ${input:my-key} ${command:x} ${A:-${B}} ${X%.js} $HOME ${"
+    assert [name for _, name in references(text)] == ["A", "B", "/", "input:my-key", None, None]
+    assert expand("${/} ${input:k} ${X%.js}", {}) == "${/} ${input:k} ${X%.js}"
+    assert expand("${/} ${input:k}", {"/": "|", "input:k": "${A}"}) == "| ${A}"
 
 
 def test_a_variable_that_is_no_secret_is_not_masked() -> None:

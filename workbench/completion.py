@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from . import magics
+from .errors import UsageError
 from .pattern import PATTERNS
 
 __all__ = ["complete", "words"]
@@ -37,10 +40,24 @@ def words(before: list[str]) -> Iterable[str]:
     command = magics.agent_options if before[0] == "%%agent" else magics.COMMANDS.get(before[1])
     if command is None or "--" in before:
         return []
+    if "--config" in before:
+        return _configured(before[before.index("--config") + 1 :])
     options = {name: action for action in command.parser._actions for name in action.option_strings}
     if (option := options.get(before[-1])) is not None and option.nargs != 0:
         return _values(option)
     return [*_arguments(before[1] if len(before) > 1 else ""), *options]
+
+
+def _configured(typed: list[str]) -> Iterable[str]:
+    """A configuration file of the project or of the working folder; then the servers of it."""
+    from . import config
+
+    if not typed:
+        here = (str(path) for path in sorted(Path().glob("*.json")))
+        return dict.fromkeys(shlex.quote(path) for path in (*map(str, config.found()), *here))
+    with suppress(UsageError):
+        return [shlex.quote(name) for name in config.load(typed[0].strip("'")).entries if name not in typed]
+    return []
 
 
 def _values(option: Any) -> Iterable[str]:

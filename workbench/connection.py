@@ -8,6 +8,7 @@ becomes a sentence in `Offer.problems`, never an exception that loses the rest.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -196,8 +197,10 @@ class Connection:
             found = "it ended before it had listed what it offers"
         elif isinstance(error, TimeoutError):
             found = f"no answer to the handshake within {self.target.timeout:g} s"
-        elif isinstance(error, FileNotFoundError) and self.target.cwd is None:
-            found = f"there is no command {self.target.command[0]!r} on the PATH"
+        elif isinstance(error, FileNotFoundError) and self.target.cwd and not os.path.isdir(self.target.cwd):
+            found = self.mask(f"there is no folder {self.target.cwd!r} to start it in")
+        elif isinstance(error, FileNotFoundError):
+            found = self.mask(f"there is no command {self.target.command[0]!r} on the PATH")
         else:
             found = self.mask(" ".join(str(error).split()) or type(error).__name__)
         return "\n".join(

@@ -133,7 +133,7 @@ def _overview() -> str:
 # -- the subcommands. Each gets the loaded magics and its options.
 
 
-@argument("name", help="what the connection is called; `demo` alone starts the bundled server")
+@argument("name", nargs="?", help="what the connection is called; `demo` alone starts the bundled server")
 @argument("url", nargs="?", help="an http(s) address; a command goes behind --")
 @argument(
     "--header",
@@ -148,15 +148,59 @@ def _overview() -> str:
 @argument("--cwd", help="the folder in which the command is started")
 @argument("--sse", action="store_true", help="the server speaks legacy SSE")
 @argument("--timeout", type=float, default=60.0, help="seconds for the handshake and for each request")
+@argument(
+    "--config",
+    nargs="+",
+    metavar=("FILE", "NAME"),
+    help="the servers of a .mcp.json, .vscode/mcp.json, claude_desktop_config.json, .cursor/mcp.json or "
+    "cline_mcp_settings.json; by default all that are not disabled",
+)
 def connect(magics: Magics, options: Namespace) -> None:
     """Connect to a server: NAME -- COMMAND ARGS, or NAME URL."""
+    if options.config:
+        return _connect_config(magics, options)
+    if not options.url and not options.command and options.name != "demo":
+        _offer_config(options.name)
     headers = dict(_pair(text, ":" if ":" in text.split("=")[0] else "=", "--header") for text in options.header)
     env = dict(_pair(text, "=", "--env") if "=" in text else (text, f"${{{text}}}") for text in options.env)
     magics.session.connect(
-        options.name, command=options.command, url=options.url, headers=headers, env=env, cwd=options.cwd,
+        options.name or "", command=options.command, url=options.url, headers=headers, env=env, cwd=options.cwd,
         transport="sse" if options.sse else "http", timeout=options.timeout,
     )  # fmt: skip
     _show(_status(magics.session, options.name))
+
+
+def _connect_config(magics: Magics, options: Namespace) -> None:
+    from . import config
+
+    path, *names = options.config
+    # Those that were typed in front of --config, or behind another option.
+    names += [word for word in (options.name, options.url) if word]
+    if options.command or options.header or options.env or options.cwd or options.sse:
+        raise UsageError(
+            "with --config the command, --header, --env, --cwd and --sse come from the file; leave them out: "
+            f"%mcp connect --config {shlex.quote(path)} {' '.join(map(shlex.quote, names))}".rstrip()
+        )
+    file, before = config.load(path), dict(magics.session.connections)
+    skipped = [entry.name for entry in file.entries.values() if entry.disabled and not names]
+    try:
+        magics.session.connect_config(path, names, timeout=options.timeout)
+    finally:  # also where one has failed: what else stands now
+        now = magics.session.connections
+        lines = [*file.notes, *(_status(magics.session, name) for name in now if before.get(name) is not now[name])]
+        lines += [f"{', '.join(skipped)}: disabled in {path}, so not connected unless named"] if skipped else []
+        if lines:
+            _show("\n".join(lines))
+
+
+def _offer_config(name: str | None) -> None:
+    """Where a file has what is to be connected, say so instead of asking for a command; nothing is started unasked."""
+    from . import config
+
+    if name and name.endswith(".json"):
+        raise UsageError(f"that is a file, not a name: %mcp connect --config {shlex.quote(name)}")
+    if offers := config.offers(name):
+        raise UsageError(f"connect {name or 'NAME'} to what? {offers}")
 
 
 def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
@@ -168,9 +212,12 @@ def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
 
 def status(magics: Magics, options: Namespace) -> None:
     """Say what is connected and attached (also plain %mcp)."""
+    from . import config
+
     session = magics.session
     lines = [_status(session, name) for name in session.connections] or [
-        "no server is connected. Connect one: %mcp connect demo"
+        "no server is connected. Connect one: %mcp connect demo",
+        *config.offers().splitlines(),
     ]
     lines += [f"attached by the {a.actor}: {a.uri} (server {a.server})" for a in session.attachments.values()]
     _show("\n".join(lines))
@@ -187,7 +234,7 @@ def _status(session: Session, name: str) -> str:
         f"{name}: {state} over {connection.target.transport} to {connection.server_info or connection.target.where}; "
         f"it offers {offered}"
     ]
-    return "\n".join([*lines, *(f"  {problem}" for problem in offer.problems)])
+    return "\n".join([*lines, *(f"  {problem}" for problem in (*connection.target.notes, *offer.problems))])
 
 
 def _catalog(magics: Magics, kinds: Sequence[Kind]) -> None:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .connection import Connection
@@ -76,6 +77,7 @@ class Session:
         self._links: dict[tuple[str, str], str] = {}
         self._snapshots: list[Span] = []
         self._secrets: set[Secret] = set()
+        self._answers: dict[tuple[str, str], Secret] = {}
         self._numbers = count(1)
         self._live: tuple[int, Live] | None = None
         self._one_turn = asyncio.Lock()
@@ -132,6 +134,45 @@ class Session:
         """
         where = target(name, command, env, cwd, url, headers or {}, transport, timeout, server)
         return self.loop.run(self._connect(where))
+
+    def connect_config(self, path: str | Path, names: Sequence[str] = (), *, timeout: float = 60.0) -> Offer:
+        """Connect to the servers that another host's configuration file names, and give what they offer together.
+
+        `path` is a `.mcp.json`, `.vscode/mcp.json`, `claude_desktop_config.json`, `.cursor/mcp.json` or
+        `cline_mcp_settings.json`; `names` are some of its servers, by default all that are not disabled. An `${input:ID}` is
+        asked once a session, or answered by the environment variable `MCP_INPUT_ID`. `timeout` (seconds) is for entries
+        without one.
+
+        Raises `UsageError` before anything is started where the file or a name is wrong. One server that fails stops no
+        other: what stands stays connected, and one error at the end says which failed and why.
+        """
+        from . import config, entry
+
+        file = config.load(path)
+        chosen = config.choose(file, [names] if isinstance(names, str) else names)
+        targets, failed = entry.targets(file, chosen, self._answers, timeout)
+        failed |= (refused := self.loop.run(self._connect_all(targets)))
+        entry.forget(file, list(refused), self._answers)
+        if failed:
+            raise config.failure(file, failed, targets)
+        return reduce(Offer.__add__, (self.offer.only(each.name) for each in targets), Offer())
+
+    async def _connect_all(self, targets: Sequence[Target]) -> dict[str, WorkbenchError]:
+        """Connect to all at once; by name why some could not be."""
+        failed: dict[str, WorkbenchError] = {}
+
+        async def one(target: Target) -> None:
+            try:
+                await self._connect(target)
+            except WorkbenchError as error:
+                failed[target.name] = error
+
+        await asyncio.gather(*map(one, targets))
+        stand = [each.name for each in targets if each.name in self.connections and each.name not in failed]
+        for name in stand:  # in the file's order, not the fastest first
+            self.connections[name] = self.connections.pop(name)
+            self._offers[name] = self._offers.pop(name)
+        return failed
 
     async def _connect(self, target: Target, actor: Actor = "user", note: str | None = None) -> Offer:
         self._secrets.update(target.secrets)

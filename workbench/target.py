@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .errors import UsageError
-from .secret import Secret, expand, in_url, mask, variables
+from .secret import Secret, expand, in_command, in_url, mask, variables
 
 __all__ = ["Target", "target"]
 
@@ -30,7 +30,13 @@ class Target:
     """Seconds for the handshake and for each request."""
 
     hidden: tuple[Secret, ...] = ()
-    """What a variable in the command or the URL stood for, and what a URL holds that is nobody's business."""
+    """What a variable in the command or the URL stood for, and what either holds that is nobody's business."""
+
+    notes: tuple[str, ...] = ()
+    """What of its entry in a configuration file was not used, in words."""
+
+    def __repr__(self) -> str:
+        return f"Target({self.name}: {self.where})"  # the fields would show what the command holds
 
     @property
     def where(self) -> str:
@@ -47,8 +53,12 @@ class Target:
 def target(
     name: str, command: Sequence[str], env: Mapping[str, str] | Sequence[str], cwd: str | None, url: str | None,
     headers: Mapping[str, str], transport: Literal["http", "sse"], timeout: float, server: Any = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Target:  # fmt: skip
-    """The target that these words mean; raises `UsageError` saying what to type instead."""
+    """The target that these words mean, variables replaced from `environ` (default: this process's environment).
+
+    Raises `UsageError` saying what to type instead.
+    """
     if name == "demo" and not command and not url and server is None:
         command = (sys.executable, "-m", "workbench.demo")
     if not name or sum(map(bool, (command, url, server))) != 1:
@@ -58,17 +68,21 @@ def target(
         )
     if timeout <= 0:
         raise UsageError(f"a timeout of {timeout:g} s is no time at all; give seconds, as in --timeout 60")
-    if url and not url.startswith(("http://", "https://")):
+    address = expand(url, environ) if url else None
+    if address and not address.startswith(("http://", "https://")):
         raise UsageError(
-            f"{url!r} is no http:// or https:// address; a command goes behind --: %mcp connect {name} -- COMMAND"
+            f"{mask(str(url), in_url(str(url)))!r} is no http:// or https:// address; "
+            f"a command goes behind --: %mcp connect {name} -- COMMAND"
         )
     pairs = list(env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env))
     typed = [*command, *([url] if url else [])]
-    address = expand(url) if url else None
+    started = tuple(expand(word, environ) for word in command)
     kind: Literal["stdio", "http", "sse", "memory"] = transport if url else "stdio" if command else "memory"
     return Target(
-        name=name, server=server, transport=kind, command=tuple(map(expand, command)), cwd=cwd, url=address, timeout=timeout,
-        env={key: Secret(expand(value)) for key, value in pairs},
-        headers={key: Secret(expand(value)) for key, value in headers.items()},
-        hidden=tuple([secret for text in typed for secret in variables(text)] + in_url(address or "")),
+        name=name, server=server, transport=kind, command=started, cwd=cwd, url=address, timeout=timeout,
+        env={key: Secret(expand(value, environ)) for key, value in pairs},
+        headers={key: Secret(expand(value, environ)) for key, value in headers.items()},
+        hidden=(
+            *(secret for text in typed for secret in variables(text, environ)), *in_command(started), *in_url(address or ""),
+        ),
     )  # fmt: skip
