@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from . import decode, sdk, stdio, wire
+from . import bridge, decode, sdk, stdio, wire
 from .content import (
     Offer,
     Tool,
     visible,
 )  # fmt: skip
-from .errors import ConnectError, NotConnected, RequestTimeout, ServerError
+from .errors import ConnectError, NotConnected, RequestTimeout, ServerError, UsageError
 from .recorder import describe
 from .secret import mask
 from .target import Target
@@ -72,6 +72,13 @@ class Connection:
     @property
     def name(self) -> str:
         return self.target.name
+
+    @property
+    def speaks(self) -> str:
+        """The revision of MCP that the server and we have agreed on, in words."""
+        if self.target.bridge:
+            return f"speaks {bridge.REVISION} through the bridge, which speaks {self.protocol} to us"
+        return f"speaks {self.protocol}"
 
     @property
     def alive(self) -> bool:
@@ -162,7 +169,12 @@ class Connection:
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[tuple[Any, Any]]:
         headers = {name: value.reveal() for name, value in self.target.headers.items()}
-        if self.target.transport == "stdio":
+        if self.target.bridge:
+            command = await bridge.prepared()
+            self._process = await stdio.Server.start(command, bridge.environment(self.target), None)
+            async with wire.streams(self._process, self._server_ended) as streams:
+                yield streams
+        elif self.target.transport == "stdio":
             env = {name: value.reveal() for name, value in self.target.env.items()}
             self._process = await stdio.Server.start(self.target.command, env, self.target.cwd)
             async with wire.streams(self._process, self._server_ended) as streams:
@@ -193,6 +205,13 @@ class Connection:
 
     def refusal(self, error: BaseException) -> str:
         """Why it could not be connected: what was tried, what was found, what to try next."""
+        if isinstance(error, ConnectError | UsageError):
+            return str(error)
+        if not self.target.bridge and getattr(getattr(error, "error", None), "code", None) == bridge.REFUSED:
+            return (
+                f"{self.name} ({self.target.where}) speaks only MCP {bridge.REVISION} or newer, this workbench 2025-11-25 and "
+                f"older. Reach it through the bridge: {bridge.line(self.target)}"
+            )
         if isinstance(error, NotConnected):
             found = "it ended before it had listed what it offers"
         elif isinstance(error, TimeoutError):
@@ -204,7 +223,11 @@ class Connection:
         else:
             found = self.mask(" ".join(str(error).split()) or type(error).__name__)
         return "\n".join(
-            [f"{self.name} ({self.target.where}) could not be connected: {found}.", *self._evidence(), self._advice()]
+            [
+                f"{self.name} ({self.target.where}) could not be connected: {found}.",
+                *self._evidence(),
+                self._advice(error),
+            ]
         )
 
     def _obituary(self) -> str:
@@ -226,7 +249,7 @@ class Connection:
         stray = self.stray()
         return [*found, *(["Its last lines on stdout:"] if stray else []), *(f"    {line}" for line in stray)]
 
-    def _advice(self) -> str:
+    def _advice(self, error: BaseException) -> str:
         if self.target.transport == "stdio":
             return (
                 f"It was started with {', '.join(self.target.env) or 'no extra variables'} beside {', '.join(stdio.PASSED)}; "
@@ -234,7 +257,13 @@ class Connection:
             )
         if self.target.transport == "memory":
             return "It runs in this process; `%mcp logs` has nothing of it, its output is this notebook's."
-        return "Check the address and --header; an older server may want --sse."
+        if self.target.bridge or not self._bare_400(error):
+            return "Check the address and --header; an older server may want --sse."
+        return f"A server that speaks only MCP {bridge.REVISION} or newer answers so; if it is one: {bridge.line(self.target)}"
+
+    @staticmethod
+    def _bare_400(error: BaseException) -> bool:
+        return getattr(getattr(error, "response", None), "status_code", None) == 400
 
     # -- requests
 

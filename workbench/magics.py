@@ -147,6 +147,9 @@ def _overview() -> str:
 )
 @argument("--cwd", help="the folder in which the command is started")
 @argument("--sse", action="store_true", help="the server speaks legacy SSE")
+@argument(
+    "--bridge", action="store_true", help="the server speaks only a newer MCP: go through a proxy (extra `bridge`)"
+)
 @argument("--timeout", type=float, default=60.0, help="seconds for the handshake and for each request")
 @argument(
     "--config",
@@ -165,7 +168,7 @@ def connect(magics: Magics, options: Namespace) -> None:
     env = dict(_pair(text, "=", "--env") if "=" in text else (text, f"${{{text}}}") for text in options.env)
     magics.session.connect(
         options.name or "", command=options.command, url=options.url, headers=headers, env=env, cwd=options.cwd,
-        transport="sse" if options.sse else "http", timeout=options.timeout,
+        transport="sse" if options.sse else "http", timeout=options.timeout, bridge=options.bridge,
     )  # fmt: skip
     _show(_status(magics.session, options.name))
 
@@ -176,9 +179,9 @@ def _connect_config(magics: Magics, options: Namespace) -> None:
     path, *names = options.config
     # Those that were typed in front of --config, or behind another option.
     names += [word for word in (options.name, options.url) if word]
-    if options.command or options.header or options.env or options.cwd or options.sse:
+    if options.command or options.header or options.env or options.cwd or options.sse or options.bridge:
         raise UsageError(
-            "with --config the command, --header, --env, --cwd and --sse come from the file; leave them out: "
+            "with --config the command, --header, --env, --cwd, --sse and --bridge come from the file; leave them out: "
             f"%mcp connect --config {shlex.quote(path)} {' '.join(map(shlex.quote, names))}".rstrip()
         )
     file, before = config.load(path), dict(magics.session.connections)
@@ -231,8 +234,8 @@ def _status(session: Session, name: str) -> str:
         ", ".join(f"{number} {kind}{'' if number == 1 else 's'}" for number, kind in counts if number) or "nothing"
     )
     lines = [
-        f"{name}: {state} over {connection.target.transport} to {connection.server_info or connection.target.where}; "
-        f"it offers {offered}"
+        f"{name}: {state} over {connection.target.transport} to {connection.server_info or connection.target.where}, "
+        f"which {connection.speaks}; it offers {offered}"
     ]
     return "\n".join([*lines, *(f"  {problem}" for problem in (*connection.target.notes, *offer.problems))])
 

@@ -122,6 +122,7 @@ class Session:
         transport: Literal["http", "sse"] = "http",
         server: Any = None,
         timeout: float = 60.0,
+        bridge: bool = False,
     ) -> Offer:
         """Connect to a server and give what it offers. No content is read.
 
@@ -129,10 +130,11 @@ class Session:
         the SDK that was made in this process (`FastMCP` or the low-level `Server`; it runs on the background loop).
         `env` maps names to values, or lists names to pass on from this process. `${NAME}` in `headers`, `env` values, the
         command and the URL is replaced from the environment. `timeout` (seconds) is for the handshake and each request.
+        `bridge` reaches a server that speaks only a newer revision of MCP than we do (extra `bridge`).
 
         Raises `UsageError` before anything is started, `ConnectError` after; a connection of the same name stays then.
         """
-        where = target(name, command, env, cwd, url, headers or {}, transport, timeout, server)
+        where = target(name, command, env, cwd, url, headers or {}, transport, timeout, server, bridge=bridge)
         return self.loop.run(self._connect(where))
 
     def connect_config(self, path: str | Path, names: Sequence[str] = (), *, timeout: float = 60.0) -> Offer:
@@ -206,7 +208,7 @@ class Session:
         Once after each connecting by a person: what ends again would end again. Raises `ConnectError` where it does not start.
         """
         connection = self.connection(name)
-        if connection.alive or connection.revived or connection.target.transport != "stdio":
+        if connection.alive or connection.revived or connection.pid is None:
             return connection
         async with self._reviving:  # two reads of one step need one server
             if self.connections.get(name) is connection:

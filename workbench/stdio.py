@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["PASSED", "Ring", "Server"]
+__all__ = ["PASSED", "Ring", "Server", "search_path"]
 
 PASSED = (
     ("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE")
@@ -49,6 +49,11 @@ class Ring:
         return list(self._lines)[-lines:]
 
 
+def search_path() -> str:
+    """Where commands are looked for: `python` is this notebook's, and so are those that were installed beside it."""
+    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+
+
 class Server:
     """One running server process, in a process group of its own."""
 
@@ -61,8 +66,7 @@ class Server:
     async def start(cls, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Server:
         """Start it; raises `OSError` when the command cannot be run. `env` comes on top of `PASSED`."""
         passed = {name: os.environ[name] for name in PASSED if name in os.environ}
-        # `python` is this notebook's, and so are the commands that were installed beside it, whatever was activated.
-        passed["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), passed.get("PATH", os.defpath)])
+        passed["PATH"] = search_path()
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

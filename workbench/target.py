@@ -29,6 +29,9 @@ class Target:
     timeout: float = 60.0
     """Seconds for the handshake and for each request."""
 
+    bridge: bool = False
+    """Whether it is reached through a proxy, as servers are that speak only a newer revision (`bridge.py`)."""
+
     hidden: tuple[Secret, ...] = ()
     """What a variable in the command or the URL stood for, and what either holds that is nobody's business."""
 
@@ -53,7 +56,7 @@ class Target:
 def target(
     name: str, command: Sequence[str], env: Mapping[str, str] | Sequence[str], cwd: str | None, url: str | None,
     headers: Mapping[str, str], transport: Literal["http", "sse"], timeout: float, server: Any = None,
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None, bridge: bool = False,
 ) -> Target:  # fmt: skip
     """The target that these words mean, variables replaced from `environ` (default: this process's environment).
 
@@ -74,12 +77,15 @@ def target(
             f"{mask(str(url), in_url(str(url)))!r} is no http:// or https:// address; "
             f"a command goes behind --: %mcp connect {name} -- COMMAND"
         )
+    if bridge and server is not None:
+        raise UsageError("a server of this process needs no bridge: leave bridge=True out")
     pairs = list(env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env))
     typed = [*command, *([url] if url else [])]
     started = tuple(expand(word, environ) for word in command)
     kind: Literal["stdio", "http", "sse", "memory"] = transport if url else "stdio" if command else "memory"
     return Target(
         name=name, server=server, transport=kind, command=started, cwd=cwd, url=address, timeout=timeout,
+        bridge=bridge,
         env={key: Secret(expand(value, environ)) for key, value in pairs},
         headers={key: Secret(expand(value, environ)) for key, value in headers.items()},
         hidden=(
