@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,12 @@ from IPython.core.magic import no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from .errors import Stopped, UsageError
+from .forms import Answer
 from .span import sentence
 
 if TYPE_CHECKING:
     from .catalog import Kind
+    from .forms import Action, Request
     from .notebook import Board
     from .sessions import Session
 
@@ -49,9 +52,11 @@ class Magics:
 
     def __init__(self, ip: Any) -> None:
         from .sessions import Session
+        from .typed import Typist
 
         self.ip = ip
-        self.session: Session = Session()
+        self.session: Session = Session(on_request=self._on_request)
+        self.session.loop.idle = Typist(self.session)
         self.boards: list[Board] = []
 
     @property
@@ -59,6 +64,17 @@ class Magics:
         """Nobody can click: nbclient, nbconvert, papermill, a terminal."""
         kernel = getattr(self.ip, "kernel", None)
         return kernel is None or not getattr(kernel, "_allow_stdin", True)
+
+    def _on_request(self, request: Request) -> Any:
+        """Whether somebody can answer a server: in the live view of a turn, by typing while a magic blocks, or later."""
+        blocking = self.session.loop.blocking
+        if self.headless:
+            terminal = getattr(self.ip, "kernel", None) is None and sys.stdin is not None and sys.stdin.isatty()
+            possible, why = terminal and blocking, "in a batch run nobody can answer"
+        else:
+            possible = blocking or request.turn in (None, self.session.watched)
+            why = "this cell shows no form; use %%agent"
+        return "wait" if possible else Answer(action="decline", actor="host", rule="nobody can answer", reason=why)
 
     def sync(self) -> None:
         """Bring the displayed catalogs up to date."""
@@ -220,6 +236,10 @@ def status(magics: Magics, options: Namespace) -> None:
         *config.offers().splitlines(),
     ]
     lines += [f"attached by the {a.actor}: {a.uri} (server {a.server})" for a in session.attachments.values()]
+    lines += [
+        f"{asked.server} waits for an answer to its request {asked.id}: %mcp answer {asked.id}"
+        for asked in session.pending
+    ]
     _show("\n".join(lines))
 
 
@@ -302,6 +322,31 @@ def prompt(magics: Magics, options: Namespace) -> None:
     _show("\n\n".join(turns) or "the prompt has no messages")
 
 
+@argument("request", nargs="?", help="the request's id, as %%mcp answer lists it")
+@argument(
+    "values", nargs="*", metavar="FIELD=VALUE", help="fields of the form, by name or number; others have their default"
+)
+@argument("--accept", dest="action", action="store_const", const="accept", help="accept; FIELD=VALUE does too")
+@argument("--decline", dest="action", action="store_const", const="decline", help="say no")
+@argument("--cancel", dest="action", action="store_const", const="cancel", help="give no answer")
+def answer(magics: Magics, options: Namespace) -> None:
+    """Answer what a server asks outside a turn; without an answer, show what it asks."""
+    from .view import text
+
+    session = magics.session
+    waiting = {asked.id: text.request(asked) for asked in session.pending}
+    if options.request is None:
+        _show("\n\n".join(waiting.values()) or "no server waits for an answer")
+    elif options.request in waiting and not (options.values or options.action):
+        how = f"%mcp answer {options.request} FIELD=VALUE ..., --accept, --decline or --cancel"
+        _show(f"{waiting[options.request]}\nAnswer: {how}")
+    else:
+        values = dict(_pair(given, "=", "a field") for given in options.values)
+        action: Action = options.action or "accept"
+        session.answer(options.request, values, action=action)
+        _show(f"{options.request}: {action}")
+
+
 @argument("uri", help="the URI as the catalog spells it")
 @argument("--server", help="needed only when two servers list it")
 @argument("--refresh", choices=("once", "turn"), default="once", help="read it now, or again at the start of each turn")
@@ -355,7 +400,8 @@ def log(magics: Magics, options: Namespace) -> None:
 
 
 for _function in (
-    connect, status, resources, templates, prompts, tools, read, prompt, attach, detach, disconnect, reconnect, logs, log,
+    connect, status, resources, templates, prompts, tools, read, prompt, attach, detach, answer, disconnect, reconnect,
+    logs, log,
 ):  # fmt: skip
     _command(_function)
 
