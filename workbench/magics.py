@@ -58,6 +58,7 @@ class Magics:
         self.session: Session = Session(on_request=self._on_request)
         self.session.loop.idle = Typist(self.session)
         self.boards: list[Board] = []
+        self._clickable = False  # of the running turn; `headless` is of the last request, which may be a subshell's
 
     @property
     def headless(self) -> bool:
@@ -67,12 +68,14 @@ class Magics:
 
     def _on_request(self, request: Request) -> Any:
         """Whether somebody can answer a server: in the live view of a turn, by typing while a magic blocks, or later."""
-        blocking = self.session.loop.blocking
-        if self.headless:
+        why = "in a batch run nobody can answer"
+        if request.turn is not None and request.turn == self.session.watched:
+            possible = self._clickable
+        elif self.headless:
             terminal = getattr(self.ip, "kernel", None) is None and sys.stdin is not None and sys.stdin.isatty()
-            possible, why = terminal and blocking, "in a batch run nobody can answer"
+            possible = terminal and self.session.loop.blocking
         else:
-            possible = blocking or request.turn in (None, self.session.watched)
+            possible = request.turn is None or self.session.loop.blocking
             why = "this cell shows no form; use %%agent"
         return "wait" if possible else Answer(action="decline", actor="host", rule="nobody can answer", reason=why)
 
@@ -105,9 +108,11 @@ class Magics:
         options = _parse(agent_options, _split(line))
         if options is None:
             return
+        headless = self.headless
+        self._clickable = not headless
         try:
             await notebook.ask(
-                self.session, cell.strip(), headless=self.headless, model=options.model, pattern=options.pattern,
+                self.session, cell.strip(), headless=headless, model=options.model, pattern=options.pattern,
                 approve=options.approve, new=options.new,
             )  # fmt: skip
         finally:

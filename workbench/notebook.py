@@ -261,7 +261,7 @@ def _card(request: Request) -> dict[str, Any]:
         "url": f"{server} asks this, not the workbench. Nothing has been opened. Open it only if you trust the host.",
         "sampling": f"The tokens are yours, and {server} gets the answer. At most {request.max_tokens} tokens.",
     }[request.kind]
-    facts = [("server", server), ("why", why), *((f"wish: {name}", value) for name, value in request.wishes.items())]
+    facts = [("server", server), ("why", why), *request.wishes.items()]
     return {
         "title": harmless(title), "server": server, "facts": [(name, harmless(value)) for name, value in facts],
         "text": harmless(request.message) if sampling else "", "url": request.url, "host": request.host, "yes": yes,
@@ -280,7 +280,7 @@ def _field(field: Field) -> dict[str, Any]:
         value = "true" if value else "false"
     return {
         "label": field.label, "required": field.required, "type": field.type, "value": value if keys else str(value),
-        "about": "; ".join(x for x in (field.description, field.hint) if x), "choices": [title for _, title in field.choices],
+        "about": " · ".join(x for x in (field.description, field.hint) if x), "choices": [title for _, title in field.choices],
     }  # fmt: skip
 
 

@@ -59,6 +59,7 @@ class Card {
   answer(verdict) {
     if (this.sent) return;
     this.sent = true;
+    this.state.classList.remove("wb-failed");
     this.dim(true);
     this.state.textContent = `Sent: ${VERDICTS[verdict]}; waiting for the kernel…`;
     this.send(this.message(verdict));
@@ -68,6 +69,7 @@ class Card {
   failed(text) {
     this.sent = false;
     this.dim(false);
+    this.state.classList.add("wb-failed");
     this.state.textContent = visible(`That failed: ${clip(text, 2000)}`);
   }
   settled(verdict) {
