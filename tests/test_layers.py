@@ -14,14 +14,14 @@ import workbench
 PACKAGE = Path(workbench.__file__).parent
 LAYERS = [
     ["span", "content", "errors", "secret"],
-    ["pictures", "media", "tokens", "ledger", "portion", "catalog", "lookup", "inputs", "jsonc"],
+    ["pictures", "media", "tokens", "ledger", "portion", "catalog", "lookup", "inputs", "jsonc", "forms"],
     ["view", "turn", "target", "config", "entry"],
     ["sdk", "stdio", "bridge", "bridge_proxy", "wire", "loop", "recorder", "models", "demo", "pattern", "reaper"],
     ["decode", "connection", "tools", "messages", "window"],
-    ["graph"],
+    ["graph", "sampling", "asked"],
     ["sessions"],
     ["widget"],
-    ["notebook", "magics", "completion", "lesson"],
+    ["notebook", "magics", "completion", "lesson", "typed"],
 ]
 HOME = {
     "mcp": {"connection", "wire", "sdk", "demo", "bridge_proxy"},
@@ -39,6 +39,7 @@ HOME = {
     "anywidget": {"widget"},
     "pandas": {"view", "turn"},
     "jinja2": {"view"},
+    "jsonschema": {"forms"},
     "mistune": {"view"},
     "pypdf": {"media"},
     "filetype": {"media"},

@@ -140,10 +140,10 @@ def test_an_address_that_is_no_mcp_server_is_told_in_one_error(status: int, says
 
 @pytest.mark.npm
 def test_server_everything_from_npm_connects_lists_reads_and_calls(npm_server: tuple[str, str]) -> None:
-    """Issue 2: 7 resources, 2 templates, 4 prompts, 13 tools."""
+    """Issue 2: 7 resources, 2 templates, 4 prompts, 13 tools; 3 more for clients that answer forms and samples."""
     with Session() as wb:
         offer = wb.connect("everything", command=[*npm_server, "stdio"])
-        assert [len(x) for x in (offer.resources, offer.templates, offer.prompts, offer.tools)] == [7, 2, 4, 13]
+        assert [len(x) for x in (offer.resources, offer.templates, offer.prompts, offer.tools)] == [7, 2, 4, 16]
         assert wb.read(offer.resources[0].uri).size > 0
         connection = wb.connections["everything"]
         assert connection.alive

@@ -277,6 +277,25 @@ def test_an_answer_that_failed_is_shown_and_can_be_given_again() -> None:
     assert heard == ["approve", "deny"]
 
 
+def test_a_form_is_sent_once_and_again_only_when_it_was_not_taken() -> None:
+    heard: list[tuple[Any, ...]] = []
+
+    def take(identity: str, action: str, values: list[Any]) -> None:
+        heard.append((identity, action, values))
+        if len(heard) == 1:
+            raise RuntimeError("Days: 0 is too few")
+
+    made = Trace(lambda *_: None, lambda: None, take)
+    made.event({"kind": "form", "id": "request r1"})
+    assert click(made, kind="accept", id="request r1", values=["0"]) == [
+        {"kind": "failed", "id": "request r1", "text": "Days: 0 is too few"}
+    ]
+    click(made, kind="accept", id="request r1", values=["3"])
+    click(made, kind="decline", id="request r1", values=[])
+    click(made, kind="accept", id="request r2", values="nonsense")
+    assert heard == [("request r1", "accept", ["0"]), ("request r1", "accept", ["3"])]
+
+
 def test_stop_is_called_and_its_failure_shown() -> None:
     def stop() -> None:
         raise RuntimeError("nothing runs")

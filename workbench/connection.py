@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from . import bridge, decode, sdk, stdio, wire
@@ -21,8 +21,10 @@ from .content import (
     visible,
 )  # fmt: skip
 from .errors import ConnectError, NotConnected, RequestTimeout, ServerError, UsageError
-from .recorder import describe
+from .forms import Refusal
+from .recorder import current, describe
 from .secret import mask
+from .span import Span
 from .target import Target
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ _METHOD_NOT_FOUND, _CONNECTION_CLOSED = -32601, -32000
 _MOST_PAGES = 10_000
 _LONGEST = 2000  # characters of a server's error text; what is over is counted, not shown
 _CLOSE_SECONDS = 3.0
-_STREAM_SECONDS = 300.0  # a server may keep its event stream silent for that long; requests have their own timeout
+_STREAM_SECONDS = (
+    3600.0  # an event stream may be silent while a person fills in a form; requests have their own timeout
+)
 
 
 class Timed(NamedTuple):
@@ -64,6 +68,11 @@ class Connection:
         self._session: ClientSession | None = None
         self.changed: Callable[[], None] = lambda: None
         """Called on the background loop when the server says that one of its lists has changed."""
+        self.asked: Callable[[Connection, str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _nobody
+        """What answers the server's own requests, for forms and samples; may raise `Refusal`."""
+        self._calls: dict[asyncio.Timeout, Span | None] = {}
+        self._pauses = 0
+        self._left: dict[asyncio.Timeout, float] = {}
         self._closing = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
         self._ended = False
@@ -133,7 +142,6 @@ class Connection:
 
     async def _own(self, ready: asyncio.Future[None]) -> None:
         sdk.load()
-        from mcp import ClientSession
         from mcp.types import Implementation
 
         async def incoming(message: object) -> None:
@@ -147,7 +155,9 @@ class Connection:
         try:
             async with self._transport() as (read, write):
                 info = Implementation(name="mcp-agent-workbench", version="0.1.0")
-                async with ClientSession(read, write, message_handler=incoming, client_info=info) as session:
+                asks = wire.asks(lambda method, params: self.asked(self, method, params))
+                client = wire.session_type()(read, write, message_handler=incoming, client_info=info, **asks)
+                async with client as session:
                     answer = await session.initialize()
                     self.capabilities = answer.capabilities.model_dump(exclude_none=True)
                     self.protocol = str(answer.protocolVersion)
@@ -163,6 +173,9 @@ class Connection:
                 self._failure = f"The connection failed: {self.mask(describe(_plain(error)))}."
         finally:
             self._ended = True
+            for limit in self._calls:  # the SDK leaves those waiting whose answers can no longer come
+                if not limit.expired():
+                    limit.reschedule(asyncio.get_running_loop().time())
             if not ready.done():
                 ready.set_exception(ConnectionError("the connection closed during the handshake"))
 
@@ -275,9 +288,11 @@ class Connection:
         session, seconds = self.session, self.target.timeout
         try:
             # Around the whole of it: the SDK's own timeout begins when the request is written, which may never be.
-            async with asyncio.timeout(seconds), wire.cancelling(session):
+            async with self._limited(seconds), wire.cancelling(session):
                 answer = await session.send_request(wire.request(method, params), wire.answer_type())
         except TimeoutError:
+            if self._ended:
+                raise NotConnected(await self._died()) from None
             raise RequestTimeout(
                 f"{self.name} did not answer {method} within {seconds:g} s; the connection is still open. "
                 f"Connect again with a longer --timeout if it needs more."
@@ -290,6 +305,38 @@ class Connection:
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
             raise NotConnected(await self._died()) from None
         return dict(answer.model_extra or {})
+
+    @asynccontextmanager
+    async def _limited(self, seconds: float) -> AsyncIterator[None]:
+        async with asyncio.timeout(None if self._pauses else seconds) as limit:
+            self._calls[limit] = current()
+            try:
+                yield
+            finally:
+                del self._calls[limit]
+
+    @property
+    def callers(self) -> tuple[Span | None, ...]:
+        """The spans of the requests that this server has not answered yet: one of them made it ask, if it asks."""
+        return tuple(self._calls.values())
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While the server waits for us, for a person or for a model, its own time to answer does not run."""
+        now = asyncio.get_running_loop().time
+        self._pauses += 1
+        for limit in self._calls if self._pauses == 1 else ():
+            if (when := limit.when()) is not None and not limit.expired():
+                self._left[limit] = when - now()
+                limit.reschedule(None)
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            for limit in self._calls if not self._pauses else ():
+                if limit.when() is None and not limit.expired():
+                    limit.reschedule(now() + self._left.get(limit, self.target.timeout))
+            self._left = self._left if self._pauses else {}
 
     async def _died(self) -> str:
         self._ended = True
@@ -382,6 +429,10 @@ class Connection:
         waited = time.perf_counter()
         value = decode(raw)
         return Timed(value, waited - started, time.perf_counter() - waited)
+
+
+async def _nobody(connection: Connection, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    raise Refusal(f"nobody answers {method} here", _METHOD_NOT_FOUND)
 
 
 def _plain(error: BaseException) -> Exception:

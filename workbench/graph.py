@@ -12,8 +12,9 @@ import asyncio
 import json
 import operator
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict, cast
 
 from . import ledger, lookup, media, messages, models, tokens, tools
@@ -105,6 +106,8 @@ class Work:
     on_text: Callable[[str], None] = lambda text: None
     for_people: list[tuple[str, str, Part | Link]] = field(default_factory=list)
     """What servers sent for people only, with server and source ("tool NAME"): the model does not get it."""
+    calls: Iterator[int] = field(default_factory=lambda: count(1))
+    """Numbers for this turn's provider calls; a server that samples takes from them too."""
     messages: list[Any] = field(default_factory=list)
     """What this turn has added so far: the question, replies, results. Valid for a provider after `in_order`."""
 
@@ -112,7 +115,6 @@ class Work:
         self._by_name: dict[str, tools.ServerTool] = {}
         self._schemas: list[Any] = []
         self._bound: Any = None
-        self._calls = 0
         self._window = Window(models.abilities(self.model))
         self._takes = self._window.able.takes
         self._attached: list[Attached] = []
@@ -203,12 +205,12 @@ class Work:
 
     async def _ask_model(self, added: Sequence[AnyMessage]) -> AIMessage:
         name = models.model_name(self.model)
-        self._calls += 1
+        number = next(self.calls)
         # Counted before the span opens: our own work is not the provider's latency.
         pieces = self._pieces(added)
         made_of = await asyncio.to_thread(ledger.counted, pieces)
         counter = self._window.counter(any(piece.more != 0 for piece in pieces))
-        with self.recorder.span("model", name, "host", call=self._calls, composition=made_of, counter=counter) as span:
+        with self.recorder.span("model", name, "host", call=number, composition=made_of, counter=counter) as span:
             try:
                 reply = await self._stream([*self._opening(), *added], span)
             except (asyncio.CancelledError, WorkbenchError):

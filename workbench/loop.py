@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent import futures
 from typing import Any, Generic, TypeVar
 
@@ -63,6 +63,10 @@ class Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self.idle: Callable[[], None] = lambda: None
+        """Called between two slices while `run` blocks the main thread, which alone can read what a person types."""
+        self.blocking = False
+        """Whether `run` blocks the main thread just now."""
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -92,14 +96,20 @@ class Loop:
             work.close()
             raise UsageError("this would wait for itself: inside a pattern use the `read` it was given, and await it")
         job = Job(self._running(), work)
+        main = threading.current_thread() is threading.main_thread()
         try:
+            self.blocking = self.blocking or main
             job.start()  # inside the try: an interrupt may arrive before this line is over
             while not job.future.done():
                 futures.wait([job.future], SLICE)
-        except KeyboardInterrupt:
+                if main and not job.future.done():
+                    self.idle()
+        except BaseException:  # an interrupt, or what `idle` raised
             job.cancel()
             futures.wait([job.future], GRACE)
             raise
+        finally:
+            self.blocking = self.blocking and not main
         return job.future.result()
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:

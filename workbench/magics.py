@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,12 @@ from IPython.core.magic import no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from .errors import Stopped, UsageError
+from .forms import Answer
 from .span import sentence
 
 if TYPE_CHECKING:
     from .catalog import Kind
+    from .forms import Action, Request
     from .notebook import Board
     from .sessions import Session
 
@@ -49,16 +52,32 @@ class Magics:
 
     def __init__(self, ip: Any) -> None:
         from .sessions import Session
+        from .typed import Typist
 
         self.ip = ip
-        self.session: Session = Session()
+        self.session: Session = Session(on_request=self._on_request)
+        self.session.loop.idle = Typist(self.session)
         self.boards: list[Board] = []
+        self._clickable = False  # of the running turn; `headless` is of the last request, which may be a subshell's
 
     @property
     def headless(self) -> bool:
         """Nobody can click: nbclient, nbconvert, papermill, a terminal."""
         kernel = getattr(self.ip, "kernel", None)
         return kernel is None or not getattr(kernel, "_allow_stdin", True)
+
+    def _on_request(self, request: Request) -> Any:
+        """Whether somebody can answer a server: in the live view of a turn, by typing while a magic blocks, or later."""
+        why = "in a batch run nobody can answer"
+        if request.turn is not None and request.turn == self.session.watched:
+            possible = self._clickable
+        elif self.headless:
+            terminal = getattr(self.ip, "kernel", None) is None and sys.stdin is not None and sys.stdin.isatty()
+            possible = terminal and self.session.loop.blocking
+        else:
+            possible = request.turn is None or self.session.loop.blocking
+            why = "this cell shows no form; use %%agent"
+        return "wait" if possible else Answer(action="decline", actor="host", rule="nobody can answer", reason=why)
 
     def sync(self) -> None:
         """Bring the displayed catalogs up to date."""
@@ -89,9 +108,11 @@ class Magics:
         options = _parse(agent_options, _split(line))
         if options is None:
             return
+        headless = self.headless
+        self._clickable = not headless
         try:
             await notebook.ask(
-                self.session, cell.strip(), headless=self.headless, model=options.model, pattern=options.pattern,
+                self.session, cell.strip(), headless=headless, model=options.model, pattern=options.pattern,
                 approve=options.approve, new=options.new,
             )  # fmt: skip
         finally:
@@ -223,6 +244,10 @@ def status(magics: Magics, options: Namespace) -> None:
         *config.offers().splitlines(),
     ]
     lines += [f"attached by the {a.actor}: {a.uri} (server {a.server})" for a in session.attachments.values()]
+    lines += [
+        f"{asked.server} waits for an answer to its request {asked.id}: %mcp answer {asked.id}"
+        for asked in session.pending
+    ]
     _show("\n".join(lines))
 
 
@@ -305,6 +330,31 @@ def prompt(magics: Magics, options: Namespace) -> None:
     _show("\n\n".join(turns) or "the prompt has no messages")
 
 
+@argument("request", nargs="?", help="the request's id, as %%mcp answer lists it")
+@argument(
+    "values", nargs="*", metavar="FIELD=VALUE", help="fields of the form, by name or number; others have their default"
+)
+@argument("--accept", dest="action", action="store_const", const="accept", help="accept; FIELD=VALUE does too")
+@argument("--decline", dest="action", action="store_const", const="decline", help="say no")
+@argument("--cancel", dest="action", action="store_const", const="cancel", help="give no answer")
+def answer(magics: Magics, options: Namespace) -> None:
+    """Answer what a server asks outside a turn; without an answer, show what it asks."""
+    from .view import text
+
+    session = magics.session
+    waiting = {asked.id: text.request(asked) for asked in session.pending}
+    if options.request is None:
+        _show("\n\n".join(waiting.values()) or "no server waits for an answer")
+    elif options.request in waiting and not (options.values or options.action):
+        how = f"%mcp answer {options.request} FIELD=VALUE ..., --accept, --decline or --cancel"
+        _show(f"{waiting[options.request]}\nAnswer: {how}")
+    else:
+        values = dict(_pair(given, "=", "a field") for given in options.values)
+        action: Action = options.action or "accept"
+        session.answer(options.request, values, action=action)
+        _show(f"{options.request}: {action}")
+
+
 @argument("uri", help="the URI as the catalog spells it")
 @argument("--server", help="needed only when two servers list it")
 @argument("--refresh", choices=("once", "turn"), default="once", help="read it now, or again at the start of each turn")
@@ -358,7 +408,8 @@ def log(magics: Magics, options: Namespace) -> None:
 
 
 for _function in (
-    connect, status, resources, templates, prompts, tools, read, prompt, attach, detach, disconnect, reconnect, logs, log,
+    connect, status, resources, templates, prompts, tools, read, prompt, attach, detach, answer, disconnect, reconnect,
+    logs, log,
 ):  # fmt: skip
     _command(_function)
 

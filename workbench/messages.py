@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, InvalidToolCall, ToolCall
 
 __all__ = [
-    "calls_of", "in_order", "injected", "is_injected", "request_text", "sizes_of", "strict", "text_of", "user_turn",
-    "whose", "with_ids",
-    "without",
+    "calls_of", "conversation", "in_order", "injected", "is_injected", "request_text", "sizes_of", "strict", "text_of",
+    "user_turn", "whose", "with_ids", "without",
 ]  # fmt: skip
 
 _SIZES = "workbench_sizes"  # in `additional_kwargs`, which providers' packages do not send
@@ -33,6 +32,15 @@ def text_of(message: BaseMessage) -> str:
         block if isinstance(block, str) else str(block.get("text", "")) if block.get("type") == "text" else ""
         for block in content
     )
+
+
+def conversation(system: str, turns: Sequence[tuple[str, str]]) -> list[BaseMessage]:
+    """A whole request from (role, text); providers refuse a message without text."""
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+    texts = [(role, clean(text) or "[empty]") for role, text in turns]
+    said = [AIMessage(text) if role == "assistant" else HumanMessage(text) for role, text in texts]
+    return [*([SystemMessage(system)] if system else []), *said]
 
 
 def calls_of(message: BaseMessage) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
-__all__ = ["Abilities", "abilities", "model_name", "resolve", "usage_of"]
+__all__ = ["Abilities", "Limited", "abilities", "limited", "model_name", "resolve", "usage_of", "was_cut"]
 
 _KEYED = ("openai", "anthropic")
 _EXTRAS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama"}
@@ -132,6 +132,30 @@ def bind(model: BaseChatModel, tools: Sequence[Any]) -> Any:
         ) from None
     asks = getattr(model, "stream_usage", None) is None and "stream_usage" in type(model).model_fields
     return bound.bind(stream_usage=True) if asks else bound
+
+
+class Limited(NamedTuple):
+    """A model that is to answer in so many tokens, and whether it sees to that itself."""
+
+    model: Any
+    by_model: bool
+
+
+def limited(model: BaseChatModel, most: int | None) -> Limited:
+    """The model, asked for at most so many output tokens in its provider's own word for that."""
+    fields = type(model).model_fields
+    known = next((name for name in ("max_tokens", "max_output_tokens", "num_predict") if name in fields), None)
+    bound = bind(model, ())
+    return Limited(bound.bind(**{known: most}) if known and most else bound, bool(known and most))
+
+
+def was_cut(message: AIMessage | None) -> bool:
+    """Whether the provider says that the reply ended at the limit of its length."""
+    said = message.response_metadata if message is not None else {}
+    return any(
+        said.get(key) in ("length", "max_tokens", "MAX_TOKENS")
+        for key in ("finish_reason", "stop_reason", "done_reason")
+    )
 
 
 def provider_error(name: str, error: Exception) -> ModelError:

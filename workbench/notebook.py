@@ -15,6 +15,7 @@ from . import catalog
 from .catalog import CatalogRow, Kind
 from .content import harmless, visible
 from .errors import Stopped, UsageError
+from .forms import Field, Request
 from .graph import Call, Verdict
 from .media import human_size
 from .span import Span
@@ -184,11 +185,14 @@ class _Live:
         self._session, self._main = session, asyncio.get_running_loop()
         self._depths: dict[str, int] = {}
         self._waiting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Future[tuple[str, str]]]] = {}
-        self.widget = Trace(self._answered, self._stop)
+        self._requests: dict[str, Request] = {}
+        self.widget = Trace(self._answered, self._stop, self._filled_in)
 
     def event(self, event: Event) -> None:
         """On the cell's loop: one event of the turn to the page."""
-        if not isinstance(event, Span):
+        if isinstance(event, Request):
+            self._request(event)
+        elif not isinstance(event, Span):
             self.widget.event({"kind": "text", "text": event})
         elif event.kind != "turn":
             depth = self._depths.setdefault(event.id, self._depths.get(event.parent or "", -1) + 1)
@@ -214,6 +218,21 @@ class _Live:
         said = f"the user denied it{f': {reason}' if reason else ''}"
         return Verdict(verdict == "approve", "user", "asked in the cell", "" if verdict == "approve" else said)
 
+    def _request(self, request: Request) -> None:
+        """A server's request: a form while it waits, then what became of it."""
+        identity = f"request {request.id}"  # a model may call its call "r1", too
+        if request.state == "waiting":
+            self._requests[identity] = request
+            self.widget.event({"kind": "form", "id": identity, **_card(request)})
+        else:
+            self.widget.event({"kind": "answered", "id": identity, "verdict": request.state})
+
+    def _filled_in(self, identity: str, action: Any, values: list[Any]) -> None:
+        """On whichever thread the click arrives; raises `UsageError` where the form does not take the values."""
+        request = self._requests[identity]
+        given = {f.name: _typed(f, value) for f, value in zip(request.fields, values, strict=action == "accept")}
+        self._session.answer(request.id, given, action=action)
+
     def _answered(self, call: str, verdict: str, reason: str) -> None:
         """On whichever thread the click arrives."""
         if (waiting := self._waiting.get(call)) is not None:
@@ -229,13 +248,56 @@ def _settle(answer: asyncio.Future[tuple[str, str]], value: tuple[str, str]) -> 
         answer.set_result(value)
 
 
+def _card(request: Request) -> dict[str, Any]:
+    """A server's request for the page; values of choices travel as numbers, and names not at all."""
+    server, sampling = request.server, request.kind == "sampling"
+    title, yes = {
+        "form": (f"{server} asks: {request.message}", "Submit"),
+        "url": (f"{server} asks you to open a page of {request.host}: {request.message}", "I have opened it"),
+        "sampling": (f"{server} asks for an answer of your model", "Approve"),
+    }[request.kind]
+    why = {
+        "form": f"{server} gets what you enter. Never give it a password or a key: no server may ask for them here.",
+        "url": f"{server} asks this, not the workbench. Nothing has been opened. Open it only if you trust the host.",
+        "sampling": f"The tokens are yours, and {server} gets the answer. At most {request.max_tokens} tokens.",
+    }[request.kind]
+    facts = [("server", server), ("why", why), *request.wishes.items()]
+    return {
+        "title": harmless(title), "server": server, "facts": [(name, harmless(value)) for name, value in facts],
+        "text": harmless(request.message) if sampling else "", "url": request.url, "host": request.host, "yes": yes,
+        "fields": [_field(each) for each in request.fields],
+    }  # fmt: skip
+
+
+def _field(field: Field) -> dict[str, Any]:
+    value: Any = "" if field.default is None else field.default
+    keys = [key for key, _ in field.choices]
+    if field.choices:
+        value = [keys.index(x) for x in value or ()] if field.type == "array" else keys.index(value) if value else ""
+    elif field.type == "array":
+        value = ", ".join(value)
+    elif isinstance(value, bool):
+        value = "true" if value else "false"
+    return {
+        "label": field.label, "required": field.required, "type": field.type, "value": value if keys else str(value),
+        "about": " · ".join(x for x in (field.description, field.hint) if x), "choices": [title for _, title in field.choices],
+    }  # fmt: skip
+
+
+def _typed(field: Field, value: Any) -> Any:
+    """What a field of the page holds; the empty string is nothing."""
+    if field.choices and field.type == "array":
+        return [field.choices[int(number)][0] for number in value]
+    return field.choices[int(value)][0] if field.choices and value != "" else value
+
+
 def _live_row(span: Span, depth: int) -> dict[str, Any]:
     size, tokens = span.detail.get("bytes"), span.detail.get("tokens")
     figures = [human_size(size)] if size is not None else []
     figures += [f"{tokens:,} tokens estimated"] if tokens is not None else []
     if span.usage and span.usage.input_tokens is not None:
         figures.append(f"{span.usage.input_tokens:,} tokens in")
-    status = "waiting" if span.kind == "gate" and span.status == "open" else span.status
+    status = "waiting" if span.kind in ("gate", "request") and span.status == "open" else span.status
     return {
         "kind": "row", "id": span.id, "depth": depth, "label": label(span), "actor": span.actor, "status": status,
         "seconds": span.seconds, "figures": ", ".join(figures),

@@ -14,9 +14,24 @@ from typing import Any
 from .errors import WorkbenchError
 from .span import JSON, Actor, Kind, Span, Status, Usage
 
-__all__ = ["Clock", "Open", "Recorder"]
+__all__ = ["Clock", "Open", "Recorder", "current", "under"]
 
 _current: ContextVar[Span | None] = ContextVar("workbench_span", default=None)
+
+
+def current() -> Span | None:
+    """The span around whoever calls this."""
+    return _current.get()
+
+
+@contextmanager
+def under(span: Span | None) -> Iterator[None]:
+    """Spans opened in the block hang below `span`: for work that a server starts, in a task that no caller of ours began."""
+    token = _current.set(span)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 @dataclass(frozen=True)

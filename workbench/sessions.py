@@ -19,9 +19,11 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from .asked import Desk, OnRequest
 from .connection import Connection
 from .content import Content, Offer, PromptResult
 from .errors import ConnectError, NotConnected, NotOffered, UsageError, WorkbenchError
+from .forms import Action, Answer, Request
 from .loop import Job, Loop
 from .recorder import Clock, Open, Recorder
 from .secret import Secret, mask
@@ -38,8 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 Approve = Literal["ask", "all", "none"] | Callable[["Call"], "bool | Awaitable[Verdict]"]
-Event = Span | str
-"""What a live view gets while a turn runs: a span's snapshot, or a piece of the answer's text."""
+Event = Span | str | Request
+"""What a live view gets while a turn runs: a span's snapshot, a piece of the answer's text, or a server's request when it
+begins to wait for `Session.answer` and again when it has ended."""
 Live = Callable[[Event], None]
 
 
@@ -63,7 +66,13 @@ class Session:
         >>> print(turn.answer)
     """
 
-    def __init__(self, model: str | BaseChatModel = "demo", *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        model: str | BaseChatModel = "demo",
+        *,
+        on_request: OnRequest | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.model = model
         self.connections: dict[str, Connection] = {}
         self.attachments: dict[tuple[str, str], Attachment] = {}
@@ -82,7 +91,10 @@ class Session:
         self._live: tuple[int, Live] | None = None
         self._one_turn = asyncio.Lock()
         self._reviving = asyncio.Lock()
+        self._turn_model: BaseChatModel | None = None
+        self._calls = count(1)  # provider calls of the running turn, a server's sampling included
         self.recorder = Recorder(self._record, clock, self.mask)
+        self._desk = Desk(self.recorder, self._tell, self._span, self._sampled_by, on_request)
         _sessions.add(self)
 
     def __enter__(self) -> Session:
@@ -107,6 +119,58 @@ class Session:
         self._snapshots.append(span)
         if self._live is not None and self._live[0] == span.turn:
             self._live[1](span)
+        if span.status == "cancelled" and span.seconds is not None:
+            self._desk.ended(span.id)
+
+    # -- what servers ask
+
+    @property
+    def on_request(self) -> OnRequest | None:
+        """Who answers when a server asks for a form, a page to open or a model's answer: a function that gets the
+        `Request`, called on a thread of its own or awaited on the background loop.
+
+        It gives a mapping of values or `True` (accept), `False` (decline), an `Answer`, or "wait": then the request stays in
+        `pending` for `answer`. With none, as in a batch run, every request is declined and the trace says why.
+        """
+        return self._desk.on_request
+
+    @on_request.setter
+    def on_request(self, function: OnRequest | None) -> None:
+        self._desk.on_request = function
+
+    @property
+    def pending(self) -> list[Request]:
+        """The requests of servers that wait for an answer, the oldest first."""
+        return self._desk.pending
+
+    def answer(
+        self, request: str, values: Mapping[str, Any] | None = None, *, action: Action = "accept", reason: str = ""
+    ) -> None:
+        """Answer a request of `pending` by its id, from any thread.
+
+        `values` is by field; strings are turned into what the form wants, and what is not named has the form's default. Raises
+        `UsageError`, and the request waits on, when there is no such request or the form does not take the values.
+        """
+        self._desk.answer(request, Answer(action=action, values=values or {}, reason=reason))
+
+    @property
+    def watched(self) -> int | None:
+        """The turn that a live view is showing just now."""
+        return self._live[0] if self._live is not None else None
+
+    def _tell(self, request: Request) -> None:
+        if self._live is not None and self._live[0] == request.turn:
+            self._live[1](request)
+
+    def _span(self, identity: str) -> Span | None:
+        return next((span for span in reversed(self._snapshots) if span.id == identity), None)
+
+    def _sampled_by(self, turn: int | None) -> tuple[BaseChatModel, int | None]:
+        from . import models
+
+        if turn is None or self._turn_model is None:
+            return models.resolve(self.model), None
+        return self._turn_model, next(self._calls)
 
     # -- connecting
 
@@ -182,6 +246,7 @@ class Session:
             span.note(note=note)
             connection = Connection(target, revived=actor == "host")
             connection.changed = lambda: self._list_again(connection)
+            connection.asked = self._desk.handle
             await connection.open()
             try:
                 offer = await connection.offer()
@@ -375,7 +440,8 @@ class Session:
     ) -> Turn:
         """Ask the agent and give the finished turn.
 
-        `approve` decides on the servers' own tools: `all`, `none`, or a function that gets the `Call`. `new` starts a new
+        `approve` decides on the servers' own tools: `all`, `none`, or a function that gets the `Call`. It says nothing about
+        what a server asks for while its tool runs, forms and samples: that is for `on_request`. `new` starts a new
         thread; otherwise the model also gets the turns before. Raises `ModelError` when the provider fails; the failed
         turn is the last of `turns`.
         """
@@ -425,6 +491,7 @@ class Session:
                 self._thread, self._links = [], {}
             number, before = next(self._numbers), len(self._snapshots)
             self._live = (number, live) if live else None
+            self._turn_model, self._calls = chat, count(1)
             status: Status = "error"
             works: list[Work] = []
             answer, added = "", list[Any]()
@@ -439,7 +506,7 @@ class Session:
                 added = messages.in_order(works[0].messages, "the turn was stopped by the user") if works else []
                 raise
             finally:
-                self._live = None
+                self._live = self._turn_model = None
                 self._thread = [*self._thread, *added]
                 spans = fold(span for span in self._snapshots[before:] if span.turn == number)
                 done = Turn(
@@ -459,7 +526,7 @@ class Session:
         return graph.Work(
             chat, brief, self.offer, self.connections, self.living, self._gate(approve), self.recorder, span, question,
             attachments=[await self._refreshed(key) for key in list(self.attachments)], history=self._thread,
-            links=self._links, on_text=live or (lambda text: None),
+            links=self._links, on_text=live or (lambda text: None), calls=self._calls,
         )  # fmt: skip
 
     def _gate(self, approve: Approve) -> Callable[[Call], Awaitable[Verdict]]:

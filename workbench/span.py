@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from .content import visible
 
-Kind = Literal["turn", "model", "tool", "read", "attach", "prompt", "gate", "connect"]
+Kind = Literal["turn", "model", "tool", "read", "attach", "prompt", "gate", "request", "connect"]
 Actor = Literal["user", "host", "model"]
 Status = Literal["open", "ok", "error", "refused", "cancelled", "waiting"]
 JSON = Any  # None, bool, int, float, str, list, dict: what json.dumps takes
@@ -35,8 +35,9 @@ class Usage:
 class Span:
     """One thing that happened: a turn, a provider call, a read, an attachment, a prompt, a tool call, a question to a person.
 
-    `attach` is content put into a turn without a new request (it was read before); `detail` never holds content, only
-    its size, its SHA-256 and where it came from.
+    `request` is a server asking for a form, a page to open or a model's answer; its actor is who decided. `attach` is content
+    put into a turn without a new request (it was read before); `detail` never holds content, only its size, its SHA-256 and
+    where it came from.
     """
 
     id: str
@@ -111,6 +112,17 @@ def _decision(span: Span) -> str:
     return f"{who} {end}{by}"
 
 
+def _settled(span: Span) -> str:
+    """What became of a server's own request."""
+    if span.status in ("open", "waiting"):
+        return "it is not answered yet"
+    if span.status in ("ok", "refused"):
+        reason = span.detail.get("reason")
+        why = f" ({visible(str(reason))})" if reason else ""
+        return f"{span.actor} {'accepted' if span.status == 'ok' else 'refused'} it{why}"
+    return "it was cancelled" if span.status == "cancelled" else f"it failed: {visible(str(span.detail.get('error')))}"
+
+
 def sentence(span: Span) -> str:
     """The audit row of a span: who decided what, when, and by which rule.
 
@@ -121,6 +133,9 @@ def sentence(span: Span) -> str:
     # On one line, and in quotes where it holds blanks: a URI that the model made up could pose as a row, or as its end.
     name = repr(shown) if " " in (shown := visible(span.name)) else shown
     turn = f" for turn {span.turn}" if span.turn is not None else ""
+    if span.kind == "request":
+        server = visible(str(span.detail.get("server") or "unknown"))
+        return f"server {server} asked for {shown} at {at}{turn}; {_settled(span)}{_figures(span)}"
     verb = {
         "read": "read", "attach": "attached", "prompt": "used prompt", "tool": "called", "model": "called model",
         "gate": "decided on", "connect": "connected", "turn": "asked",

@@ -8,18 +8,29 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from . import stdio
+from .forms import Refusal
 
 if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.types import JSONRPCMessage
 
-__all__ = ["REPAIRED", "answer_type", "cancelling", "in_process", "message", "request", "streams"]
+__all__ = [
+    "REPAIRED",
+    "answer_type",
+    "asks",
+    "cancelling",
+    "in_process",
+    "message",
+    "request",
+    "session_type",
+    "streams",
+]
 
 REPAIRED = "workbench/repaired"
 """Key in a result's `_meta`: the reply held bytes that are not UTF-8, which were replaced by U+FFFD."""
@@ -53,6 +64,60 @@ def answer_type() -> type[Any]:
 def request(method: str, params: Mapping[str, Any] | None) -> Any:
     """A request for `ClientSession.send_request`, of no SDK type."""
     return _request_type()(method=method, params=None if params is None else dict(params))
+
+
+@cache
+def session_type() -> type[ClientSession]:
+    """The SDK's session, answering a server's requests beside its reading of the stream.
+
+    The SDK awaits each answer before it reads on: while a person fills in a form, no reply, no ping and not even the
+    server's word that it no longer waits would get through.
+    """
+    import anyio
+    from mcp import ClientSession, types
+
+    class Session(ClientSession):
+        async def _received_request(self, responder: Any) -> None:
+            self._task_group.start_soon(self._beside, responder)
+
+        async def _beside(self, responder: Any) -> None:
+            try:
+                await super()._received_request(responder)
+            except asyncio.CancelledError:
+                if not responder.cancelled:  # else the server itself has withdrawn it, which ends this task alone
+                    raise
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                pass  # the connection has ended; there is nobody to tell
+            except Exception:
+                error = types.ErrorData(code=types.INTERNAL_ERROR, message="the client could not answer this")
+                await self._send_response(responder.request_id, error)
+
+    return Session
+
+
+def asks(answer: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    """`ClientSession`'s arguments by which a server may ask for forms and samples, declared as capabilities by them.
+
+    `answer(method, params)` gives the result as plain data, or raises `Refusal`; whatever else it raises is not told.
+    """
+    from mcp import types
+
+    async def asked(method: str, params: Any, result: type[Any]) -> Any:
+        try:
+            plain = params.model_dump(by_alias=True, exclude_none=True, mode="json")
+            return result.model_validate(await answer(method, plain))
+        except Refusal as error:
+            return types.ErrorData(code=error.code, message=str(error))
+        except Exception:
+            return types.ErrorData(code=types.INTERNAL_ERROR, message="the client could not answer this")
+
+    async def elicit(_: Any, params: Any) -> Any:
+        return await asked("elicitation/create", params, types.ElicitResult)
+
+    async def sample(_: Any, params: Any) -> Any:
+        return await asked("sampling/createMessage", params, types.CreateMessageResult)
+
+    return {"elicitation_callback": elicit, "sampling_callback": sample}
 
 
 @asynccontextmanager

@@ -11,6 +11,11 @@ def awkward(*arguments: str) -> list[str]:
     return [sys.executable, str(HERE / "awkward.py"), *arguments]
 
 
+def asking(*arguments: str) -> list[str]:
+    """The command of the server that asks back: for forms, pages and samples."""
+    return [sys.executable, str(HERE / "asking.py"), *arguments]
+
+
 def raw(replies: Path) -> list[str]:
     """The command of the server that sends exactly what a file says."""
     return [sys.executable, str(HERE / "raw.py"), str(replies)]

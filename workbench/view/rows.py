@@ -50,9 +50,11 @@ def label(span: Span) -> str:
         "prompt": "prompt",
         "tool": "tool",
         "gate": "approval of",
+        "request": "server asks for",
     }
     number = f" {span.detail['call']}" if span.kind == "model" and "call" in span.detail else ""
-    return f"{verb.get(span.kind, span.kind)}{number} {visible(span.name)}"
+    whose = f" for server {visible(span.detail['requested_by'])}" if span.detail.get("requested_by") else ""
+    return f"{verb.get(span.kind, span.kind)}{number} {visible(span.name)}{whose}"
 
 
 def _seconds(value: float | None) -> str:
@@ -103,8 +105,11 @@ def _note(span: Span) -> str:
         else None
     )
     began = f"first words after {first:.2f} s" if first is not None else None
-    failed = (detail.get("error"), detail.get("reason"), detail.get("note"))
-    said = (*failed, sent, rule, known_as, linked, links, _split(span) or None, began)
+    asked = f"the server says: {detail['asked']}" if detail.get("asked") else None
+    failed = (asked, detail.get("error"), detail.get("reason"), detail.get("note"))
+    waited = detail.get("person_seconds")
+    person = f"a person took {waited:.1f} s" if waited is not None else None
+    said = (*failed, sent, rule, person, known_as, linked, links, _split(span) or None, began)
     return "; ".join(visible(str(x), 1000) for x in said if x)
 
 

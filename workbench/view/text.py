@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ..content import visible
+from ..content import harmless, visible
+from ..forms import Field, Request
 from ..span import Span
 from . import rows
 
 if TYPE_CHECKING:
     from ..turn import Turn
 
-__all__ = ["table", "trace", "turn"]
+__all__ = ["request", "table", "trace", "turn"]
 
 
 def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
@@ -50,6 +51,32 @@ def trace(spans: Iterable[Span]) -> str:
     body = [[cell(row) for cell in columns.values()] for row in rows.rows(spans)]
     lines = [table(list(columns), body), "", "Total: " + ", ".join(rows.summed(spans)) + "."]
     return "\n".join(lines + [f"Input of {_composition(line)}" for line in rows.composed(spans)])
+
+
+def request(asked: Request, longest: int = 20_000) -> str:
+    """What a server asks of a person, as the person reads it who answers by typing."""
+    wish = {
+        "form": "asks you to fill in a form. What you type goes to it: no password, no key",
+        "url": f"asks you to open a page of {asked.host}. Nothing has been opened",
+        "sampling": f"asks for your model's answer, at your expense, in at most {asked.max_tokens} tokens",
+    }[asked.kind]
+    more = len(asked.message) - longest
+    shown = harmless(asked.message[:longest]) + (f"\n[{more:,} more characters are not shown]" if more > 0 else "")
+    lines = [f"Request {asked.id}: the server {asked.server} {wish}.", *(f"  {line}" for line in shown.splitlines())]
+    lines += [f"  {asked.url}"] if asked.url else []
+    lines += [f"  it would like {name}: {value}" for name, value in asked.wishes.items()]
+    return "\n".join([*lines, *(f"  {number}. {field(each)}" for number, each in enumerate(asked.fields, 1))])
+
+
+def field(each: Field) -> str:
+    """One field of a form on one line: its name, what it wants, and what it is when nothing is typed."""
+    said = ["required"] if each.required else []
+    said += [each.hint] if each.hint else []
+    said += [f"one of {', '.join(title for _, title in each.choices)}"] if each.choices else []
+    said += [f"else {each.default}"] if each.default is not None else []
+    label = "" if each.label == each.name else f" = {visible(each.label)}"
+    about = f": {visible(each.description, 1000)}" if each.description else ""
+    return f"{visible(each.name)}{label}{about}" + (f" ({visible('; '.join(said), 1000)})" if said else "")
 
 
 def turn(done: Turn) -> str:

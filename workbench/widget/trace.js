@@ -16,20 +16,24 @@ const mk = (tag, attributes = {}, text) => {
 };
 // -- until here
 
-const VERDICTS = { approve: "approved", deny: "denied" };
+const VERDICTS = { approve: "approved", deny: "denied", accept: "accepted", decline: "declined", cancel: "cancelled" };
 const STATUS = { open: "running", ok: "✓", error: "✗ error", refused: "⊘ refused", cancelled: "◼ cancelled", waiting: "? waiting" };
 const time = seconds => typeof seconds !== "number" ? "" : seconds < 1 ? `${(seconds * 1000).toFixed(0)} ms` : `${seconds.toFixed(2)} s`;
 
 // A question: what would run, whole, and two answers. It never takes the focus, so that no key answers it by accident.
 class Card {
-  constructor({ id, title, server, tool, arguments: given, why }, send) {
-    Object.assign(this, { id, send });
+  constructor(event, send) {
+    Object.assign(this, { id: event.id, send });
+    this.build(event);
+  }
+  build({ title, server, tool, arguments: given, why }) {
     this.el = mk("section", { class: "wb-ask", role: "group", "aria-label": visible(clip(`Approval: ${tool} of ${server}`, 300)) });
     const text = String(given ?? "");
     this.reason = mk("input", { type: "text", placeholder: "reason, told to the model (optional)", "aria-label": "Reason for denying" });
     this.reason.onkeydown = event => { if (event.key === "Enter") this.answer("deny"); };
     this.yes = this.button("Approve", "approve");
     this.no = this.button("Deny", "deny");
+    this.all = [this.yes, this.no];
     this.state = mk("span", { class: "wb-note", role: "status" });
     this.buttons = mk("div", { class: "wb-buttons" });
     this.buttons.append(this.yes, this.no, this.reason);
@@ -55,20 +59,93 @@ class Card {
   answer(verdict) {
     if (this.sent) return;
     this.sent = true;
+    this.state.classList.remove("wb-failed");
     this.dim(true);
     this.state.textContent = `Sent: ${VERDICTS[verdict]}; waiting for the kernel…`;
-    this.send({ kind: verdict, id: this.id, reason: verdict === "deny" ? this.reason.value : "" });
+    this.send(this.message(verdict));
   }
-  dim(on) { for (const button of [this.yes, this.no]) button.setAttribute("aria-disabled", on); }
+  message(verdict) { return { kind: verdict, id: this.id, reason: verdict === "deny" ? this.reason.value : "" }; }
+  dim(on) { for (const button of this.all) button.setAttribute("aria-disabled", on); }
   failed(text) {
     this.sent = false;
     this.dim(false);
+    this.state.classList.add("wb-failed");
     this.state.textContent = visible(`That failed: ${clip(text, 2000)}`);
   }
   settled(verdict) {
     this.buttons.hidden = true;
     this.el.classList.add("wb-settled");
     this.state.textContent = visible(VERDICTS[verdict] ?? verdict);
+  }
+}
+
+// What a server asks: a form to fill in, a page to open, a model to run. The labels and choices are the server's, the rest ours.
+class Form extends Card {
+  build({ title, server, facts, text, url, host, yes, fields }) {
+    this.el = mk("section", { class: "wb-ask", role: "group", "aria-label": visible(clip(`Request of the server ${server}`, 300)) });
+    this.fields = (fields ?? []).map(field => this.field(field));
+    this.state = mk("span", { class: "wb-note", role: "status" });
+    this.buttons = mk("div", { class: "wb-buttons" });
+    this.all = [url && this.link(url, host) || this.button(yes, "accept"), this.button("Decline", "decline"), this.button("Cancel", "cancel")];
+    this.buttons.append(...this.all);
+    const list = mk("div", { class: "wb-form" });
+    list.append(...this.fields.map(field => field.el));
+    this.el.append(mk("div", { class: "wb-title", tabindex: -1 }, String(title ?? "")), this.facts(Object.fromEntries(facts)));
+    if (url) this.el.append(this.address(url, host));
+    if (text) this.el.append(mk("pre", { class: "wb-text", tabindex: 0, role: "region", "aria-label": "What the model would get" }, text));
+    this.el.append(list, this.buttons, this.state);
+  }
+  // The host decides whose page it is, so it stands out of an address that may say many other things.
+  address(url, host) {
+    const line = mk("code", { class: "wb-url", tabindex: -1 }), start = url.indexOf("//") + 2, end = start + host.length;
+    line.append(visible(url.slice(0, start)), mk("b", {}, url.slice(start, end)), visible(url.slice(end)));
+    return line;
+  }
+  // A click on it is the consent; nothing is opened or fetched before. Where the browser reads another host out of the address
+  // than we have shown, there is no link.
+  link(url, host) {
+    if (!URL.canParse(url) || new URL(url).hostname !== host) return null;
+    const link = mk("a", { class: "wb-accept", href: url, target: "_blank", rel: "noopener noreferrer", tabindex: 0 }, `Open ${host}`);
+    link.onclick = () => this.answer("accept");
+    return link;
+  }
+  field({ label, about, required, type, choices, value }) {
+    const el = mk("div", { class: "wb-field" }), id = `wb-${crypto.randomUUID?.() ?? Math.random()}`;
+    const name = mk("label", { for: id }, clip(label, 200));
+    if (required) name.append(mk("b", { title: "required" }, " *"));
+    const input = type === "array" && choices.length ? this.boxes(label, choices, value) : type === "boolean" || choices.length ? this.select(type, choices, value) : this.text(type, value);
+    input.el.id = id;
+    if (required) input.el.setAttribute("aria-required", "true");
+    el.append(name, input.el);
+    if (about) el.append(mk("span", { class: "wb-note" }, clip(about, 2000)));
+    return { el, read: input.read };
+  }
+  text(type, value) {
+    const el = mk("input", { type: "text", inputmode: { integer: "numeric", number: "decimal" }[type] ?? "text", autocomplete: "off" });
+    el.value = value;
+    return { el, read: () => el.value };
+  }
+  select(type, choices, value) {
+    const el = mk("select"), titles = type === "boolean" ? ["yes", "no"] : choices, values = type === "boolean" ? ["true", "false"] : choices.map((_, i) => i);
+    el.append(new Option("–", ""), ...titles.map((title, i) => new Option(visible(clip(title, 200)), values[i])));
+    el.value = value;
+    return { el, read: () => el.value };
+  }
+  boxes(label, choices, value) {
+    const el = mk("div", { class: "wb-buttons", role: "group", "aria-label": visible(clip(label, 200)) });
+    const boxes = choices.map((title, i) => {
+      const line = mk("label"), box = mk("input", { type: "checkbox" });
+      box.checked = value.includes(i);
+      line.append(box, visible(clip(title, 200)));
+      el.append(line);
+      return box;
+    });
+    return { el, read: () => boxes.flatMap((box, i) => box.checked ? [i] : []) };
+  }
+  message(verdict) { return { kind: verdict, id: this.id, values: verdict === "accept" ? this.fields.map(field => field.read()) : [] }; }
+  settled(verdict) {
+    super.settled(verdict);
+    for (const input of this.el.querySelectorAll("input, select")) input.disabled = true;
   }
 }
 
@@ -94,7 +171,7 @@ class View {
     bar.append(this.stop, this.note);
     this.root.replaceChildren(bar, this.list, this.asks, this.answer);
   }
-  apply(event) { this[{ row: "onRow", text: "onText", ask: "onAsk", answered: "onAnswered" }[event.kind]]?.(event); }
+  apply(event) { this[{ row: "onRow", text: "onText", ask: "onAsk", form: "onAsk", answered: "onAnswered" }[event.kind]]?.(event); }
 
   onRow({ id, depth, label, actor, status, seconds, figures }) {
     let item = this.rows.get(id);
@@ -122,7 +199,7 @@ class View {
     if (end) this.answer.scrollTop = this.answer.scrollHeight;
   }
   onAsk(event) {
-    const card = new Card(event, this.send), old = this.cards.get(event.id);
+    const card = new (event.kind === "form" ? Form : Card)(event, this.send), old = this.cards.get(event.id);
     this.cards.set(event.id, card);
     if (old) old.el.replaceWith(card.el);
     else this.asks.append(card.el);

@@ -25,16 +25,22 @@ class Trace(anywidget.AnyWidget):
     """Rows, the streamed answer, and questions to a person.
 
     `answer(id, "approve" | "deny", reason)` is called once for each question, `stop()` for each press of Stop.
-    Both arrive on whichever thread ipykernel delivers clicks (a subshell's from 7.0 to 7.3, the main one from 7.4 on),
+    `form(id, "accept" | "decline" | "cancel", values)` is called for a server's request, again if it raised.
+    All arrive on whichever thread ipykernel delivers clicks (a subshell's from 7.0 to 7.3, the main one from 7.4 on),
     so the callers hop to their own loop with `call_soon_threadsafe`; what they raise is shown in the widget.
     """
 
     _esm = Path(__file__).with_name("trace.js")
     _css = Path(__file__).with_name("trace.css")
 
-    def __init__(self, answer: Callable[[str, str, str], None], stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        answer: Callable[[str, str, str], None],
+        stop: Callable[[], None],
+        form: Callable[[str, str, list[Any]], None] = lambda *_: None,
+    ) -> None:
         super().__init__()
-        self._answer, self._stop = answer, stop
+        self._answer, self._stop, self._form = answer, stop, form
         self._queue: list[dict[str, Any]] = []
         self._sent: list[dict[str, Any]] = []
         self._asked: dict[str, str] = {}
@@ -50,6 +56,9 @@ class Trace(anywidget.AnyWidget):
         - `{"kind": "text", "text"}`: more of the answer;
         - `{"kind": "ask", "id", "title", "server", "tool", "arguments", "why"}`: a question;
           `arguments` is the whole JSON, indented, as one string;
+        - `{"kind": "form", "id", "title", "facts", "text", "url", "host", "yes", "fields"}`: a request. `facts` is a list of
+          (name, value), `text` what there is to look through, `yes` the word on the button, and each field has "label",
+          "about", "required", "type", "choices" (titles) and "value": a text, or where there are choices their numbers;
         - `{"kind": "answered", "id", "verdict"}`: the question is settled, whoever settled it.
 
         Call it in the thread of the running loop; with no running loop each event is sent at once.
@@ -81,7 +90,7 @@ class Trace(anywidget.AnyWidget):
         super().close()
 
     def _note(self, message: Mapping[str, Any]) -> None:
-        if message["kind"] == "ask":
+        if message["kind"] in ("ask", "form"):
             self._asked[clean(message["id"])] = message["id"]
         elif message["kind"] == "answered":
             self._asked.pop(clean(message["id"]), None)
@@ -107,6 +116,10 @@ class Trace(anywidget.AnyWidget):
             # Popped first: a second click, or a second view of the same widget, cannot answer again.
             identity, reason = self._asked.pop(question), str(content.get("reason") or "")
             if not self._try(lambda: self._answer(identity, kind, reason), question):
+                self._asked[question] = identity
+        elif kind in ("accept", "decline", "cancel") and question in self._asked:
+            identity, values = self._asked.pop(question), content.get("values")
+            if not self._try(lambda: self._form(identity, kind, values if isinstance(values, list) else []), question):
                 self._asked[question] = identity
 
     def _try(self, callback: Callable[[], None], question: str | None) -> bool:
