@@ -174,3 +174,9 @@ def test_a_tools_result_reaches_the_model_as_utf_8() -> None:
     ]
     assert all(text.encode() and "\ufffd" in text for text in shown)
     assert "😀" in shown[1]
+
+
+def test_a_template_without_variables_is_read_as_it_stands() -> None:
+    """FastMCP lists one where a resource's function takes the context."""
+    offer = Offer(templates=(Template(server="a", uri="board://now", name="now"),))
+    assert lookup.find_readable("board://now", None, offer, {}).uri == "board://now"

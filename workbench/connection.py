@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from . import bridge, decode, sdk, stdio, wire
+from . import bridge, decode, notices, sdk, stdio, wire
 from .content import (
     Offer,
     Tool,
@@ -22,7 +22,8 @@ from .content import (
 )  # fmt: skip
 from .errors import ConnectError, NotConnected, RequestTimeout, ServerError, UsageError
 from .forms import Refusal
-from .recorder import current, describe
+from .notices import Log
+from .recorder import current, describe, opened
 from .secret import mask
 from .span import Span
 from .target import Target
@@ -70,6 +71,10 @@ class Connection:
         """Called on the background loop when the server says that one of its lists has changed."""
         self.asked: Callable[[Connection, str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _nobody
         """What answers the server's own requests, for forms and samples; may raise `Refusal`."""
+        self.log = Log()
+        self.updated: Callable[[str], None] = lambda uri: None
+        """Called on the background loop when the server says that a resource has changed that we have subscribed to."""
+        self._subscribed: set[str] = set()
         self._calls: dict[asyncio.Timeout, Span | None] = {}
         self._pauses = 0
         self._left: dict[asyncio.Timeout, float] = {}
@@ -151,12 +156,21 @@ class Connection:
             method = getattr(getattr(message, "root", None), "method", None)
             if isinstance(method, str) and method.endswith("/list_changed"):
                 self.changed()
+            elif method == "notifications/resources/updated":
+                self._told_of(str(message.root.params.uri))  # type: ignore[attr-defined]
+
+        async def logged(params: Any) -> None:
+            self.log.add(str(params.level), params.logger, params.data)
 
         try:
             async with self._transport() as (read, write):
                 info = Implementation(name="mcp-agent-workbench", version="0.1.0")
-                asks = wire.asks(lambda method, params: self.asked(self, method, params))
-                client = wire.session_type()(read, write, message_handler=incoming, client_info=info, **asks)
+                asks = wire.asks(lambda method, params: self.asked(self, method, params)) | wire.roots(
+                    self.target.roots
+                )
+                client = wire.session_type()(
+                    read, write, message_handler=incoming, logging_callback=logged, client_info=info, **asks
+                )
                 async with client as session:
                     answer = await session.initialize()
                     self.capabilities = answer.capabilities.model_dump(exclude_none=True)
@@ -280,8 +294,13 @@ class Connection:
 
     # -- requests
 
-    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One request, as plain data both ways. Raises `ServerError`, `RequestTimeout` or `NotConnected`."""
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, follow: bool = False
+    ) -> dict[str, Any]:
+        """One request, as plain data both ways; `follow` writes its progress into the span around it.
+
+        Raises `ServerError`, `RequestTimeout` or `NotConnected`.
+        """
         import anyio
         from mcp.shared.exceptions import McpError
 
@@ -289,7 +308,10 @@ class Connection:
         try:
             # Around the whole of it: the SDK's own timeout begins when the request is written, which may never be.
             async with self._limited(seconds), wire.cancelling(session):
-                answer = await session.send_request(wire.request(method, params), wire.answer_type())
+                told = notices.follow(opened()) if follow else None
+                answer = await session.send_request(
+                    wire.request(method, params), wire.answer_type(), progress_callback=told
+                )
         except TimeoutError:
             if self._ended:
                 raise NotConnected(await self._died()) from None
@@ -391,6 +413,30 @@ class Connection:
             seen.add(cursor)
         problems.append(f"{self.name}: {method} was ended after {_MOST_PAGES:,} pages")
 
+    # -- being told of changes
+
+    @property
+    def tells(self) -> bool:
+        """Whether the server declares that it tells when a resource changes."""
+        return decode.mapping(self.capabilities.get("resources")).get("subscribe") is True
+
+    async def subscribe(self, uri: str) -> None:
+        """`resources/subscribe`: `updated` is called from now on when the resource changes."""
+        await self.request("resources/subscribe", {"uri": uri})
+        self._subscribed.add(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """`resources/unsubscribe`; nothing where there was no subscription."""
+        if uri in self._subscribed:
+            self._subscribed.discard(uri)
+            await self.request("resources/unsubscribe", {"uri": uri})
+
+    def _told_of(self, uri: str) -> None:
+        # The SDK's type has rewritten the URI: what was subscribed to is compared as it would rewrite it.
+        for own in self._subscribed:
+            if uri in (own, wire.as_url(own)):
+                self.updated(own)
+
     async def read(self, uri: str) -> Timed:
         """`resources/read`; the value is a `Content`. The URI goes out exactly as given."""
         return await self._timed("resources/read", {"uri": uri}, lambda raw: decode.content(self.name, uri, raw))
@@ -425,7 +471,7 @@ class Connection:
 
     async def _timed(self, method: str, params: Mapping[str, Any], decode: Callable[[dict[str, Any]], Any]) -> Timed:
         started = time.perf_counter()
-        raw = await self.request(method, params)
+        raw = await self.request(method, params, follow=True)
         waited = time.perf_counter()
         value = decode(raw)
         return Timed(value, waited - started, time.perf_counter() - waited)

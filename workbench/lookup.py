@@ -98,7 +98,9 @@ def _listed(uri: str, server: str | None, offer: Offer) -> list[Allowed]:
 def _by_template(uri: str, server: str | None, offer: Offer) -> list[Allowed]:
     unfilled = set(re.findall(r"\{([^{}]+)\}", uri))
     for template in offer.templates:
-        if _mine(server, template) and (template.uri == uri or not unfilled.isdisjoint(template.variables)):
+        if _mine(server, template) and (
+            (template.uri == uri and template.variables) or not unfilled.isdisjoint(template.variables)
+        ):
             names = visible(", ".join(template.variables))
             raise NotOffered(
                 f"{visible(uri)!r} still has placeholders: fill in {names} of the template {visible(template.uri)!r} first."

@@ -19,12 +19,13 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from .errors import Stopped, UsageError
 from .forms import Answer
+from .notices import LEVELS
 from .span import sentence
 
 if TYPE_CHECKING:
     from .catalog import Kind
     from .forms import Action, Request
-    from .notebook import Board
+    from .notebook import Board, ProgressLine
     from .sessions import Session
 
 __all__ = ["COMMANDS", "Magics", "agent_options", "current", "load", "unload"]
@@ -56,7 +57,9 @@ class Magics:
 
         self.ip = ip
         self.session: Session = Session(on_request=self._on_request)
-        self.session.loop.idle = Typist(self.session)
+        self._typist = Typist(self.session)
+        self._line: ProgressLine | None = None
+        self.session.loop.idle = self._idle
         self.boards: list[Board] = []
         self._clickable = False  # of the running turn; `headless` is of the last request, which may be a subshell's
 
@@ -65,6 +68,15 @@ class Magics:
         """Nobody can click: nbclient, nbconvert, papermill, a terminal."""
         kernel = getattr(self.ip, "kernel", None)
         return kernel is None or not getattr(kernel, "_allow_stdin", True)
+
+    def _idle(self) -> None:
+        """While a magic blocks: let a person answer a server, and see how far it is."""
+        self._typist()
+        if not self.headless and self.session.progressing is not None:
+            from .notebook import ProgressLine
+
+            self._line = self._line or ProgressLine(self.session)
+            self._line()
 
     def _on_request(self, request: Request) -> Any:
         """Whether somebody can answer a server: in the live view of a turn, by typing while a magic blocks, or later."""
@@ -99,6 +111,8 @@ class Magics:
         except KeyboardInterrupt:
             raise Stopped(f"%mcp {name} was stopped; what was connected and attached is as it was") from None
         finally:
+            if self._line is not None:
+                self._line.done()
             self.sync()
 
     async def agent(self, line: str, cell: str) -> None:
@@ -168,6 +182,7 @@ def _overview() -> str:
 )
 @argument("--cwd", help="the folder in which the command is started")
 @argument("--sse", action="store_true", help="the server speaks legacy SSE")
+@argument("--root", action="append", default=[], metavar="DIR", help="a folder that the server is told of when it asks")
 @argument(
     "--bridge", action="store_true", help="the server speaks only a newer MCP: go through a proxy (extra `bridge`)"
 )
@@ -190,6 +205,7 @@ def connect(magics: Magics, options: Namespace) -> None:
     magics.session.connect(
         options.name or "", command=options.command, url=options.url, headers=headers, env=env, cwd=options.cwd,
         transport="sse" if options.sse else "http", timeout=options.timeout, bridge=options.bridge,
+        roots=options.root,
     )  # fmt: skip
     _show(_status(magics.session, options.name))
 
@@ -200,9 +216,9 @@ def _connect_config(magics: Magics, options: Namespace) -> None:
     path, *names = options.config
     # Those that were typed in front of --config, or behind another option.
     names += [word for word in (options.name, options.url) if word]
-    if options.command or options.header or options.env or options.cwd or options.sse or options.bridge:
+    if options.command or options.header or options.env or options.cwd or options.sse or options.bridge or options.root:
         raise UsageError(
-            "with --config the command, --header, --env, --cwd, --sse and --bridge come from the file; leave them out: "
+            "with --config the command, --header, --env, --cwd, --sse, --bridge and --root come from the file; leave them out: "
             f"%mcp connect --config {shlex.quote(path)} {' '.join(map(shlex.quote, names))}".rstrip()
         )
     file, before = config.load(path), dict(magics.session.connections)
@@ -271,7 +287,7 @@ def _catalog(magics: Magics, kinds: Sequence[Kind]) -> None:
     if (board := show_catalog(magics.session, kinds, headless=magics.headless)) is not None:
         magics.boards.append(board)
         while len(magics.boards) > _BOARDS:
-            magics.boards.pop(0).widget.close()
+            magics.boards.pop(0).close()
 
 
 def resources(magics: Magics, options: Namespace) -> None:
@@ -357,7 +373,12 @@ def answer(magics: Magics, options: Namespace) -> None:
 
 @argument("uri", help="the URI as the catalog spells it")
 @argument("--server", help="needed only when two servers list it")
-@argument("--refresh", choices=("once", "turn"), default="once", help="read it now, or again at the start of each turn")
+@argument(
+    "--refresh",
+    choices=("once", "turn", "notify"),
+    default="once",
+    help="read it now, or again at the start of each turn, or of a turn before which its server told of a change",
+)
 def attach(magics: Magics, options: Namespace) -> None:
     """Put a resource into the context of every following turn."""
     from .media import human_size, is_text_part
@@ -393,11 +414,21 @@ def reconnect(magics: Magics, options: Namespace) -> None:
 
 @argument("name", help="the connection's name")
 @argument("--lines", type=int, default=20, help="how many of the last lines")
+@argument("--level", choices=LEVELS, default="debug", help="only log messages at least as urgent")
+@argument("--set-level", choices=LEVELS, help="ask the server to send log messages from this level on")
 def logs(magics: Magics, options: Namespace) -> None:
-    """Show a server's last lines on stderr, and its lines on stdout that were no messages."""
-    connection = magics.session.connection(options.name)
-    err, out = connection.stderr(options.lines), connection.stray(options.lines)
-    _show("\n".join(["stderr:", *(err or ["  nothing"]), "stdout, beside the protocol:", *(out or ["  nothing"])]))
+    """Show a server's last log messages, its lines on stderr, and those on stdout that were no messages."""
+    session, connection = magics.session, magics.session.connection(options.name)
+    if options.set_level:
+        if connection.capabilities.get("logging") is None:
+            raise UsageError(f"{options.name} declares no logging, so it takes no level; %mcp logs shows what it wrote")
+        session.loop.run(connection.request("logging/setLevel", {"level": options.set_level}))
+    found = {
+        "log messages": [connection.mask(str(line)) for line in connection.log.tail(options.lines, options.level)],
+        "stderr": connection.stderr(options.lines),
+        "stdout, beside the protocol": connection.stray(options.lines),
+    }
+    _show("\n".join(line for head, lines in found.items() for line in (f"{head}:", *(lines or ["  nothing"]))))
 
 
 def log(magics: Magics, options: Namespace) -> None:
@@ -481,7 +512,7 @@ def unload(ip: Any) -> None:
     if _current is None:
         return
     for board in _current.boards:
-        board.widget.close()
+        board.close()
     _current.session.close()
     _current = None
     del ip.magics_manager.magics["line"]["mcp"], ip.magics_manager.magics["cell"]["agent"]

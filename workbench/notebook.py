@@ -21,13 +21,13 @@ from .media import human_size
 from .span import Span
 from .view import html, text
 from .view.content import plain
-from .view.rows import label
+from .view.rows import label, progress
 
 if TYPE_CHECKING:
     from .sessions import Approve, Event, Session
     from .turn import Turn
 
-__all__ = ["Board", "ask", "show_catalog"]
+__all__ = ["Board", "ProgressLine", "ask", "show_catalog"]
 
 PATIENCE = 5.0
 """Seconds in which a page can take a displayed catalog over."""
@@ -49,10 +49,19 @@ class Board:
         home, entries = f"wb-{uuid4().hex}", list(self._entries.values())
         self._static = static_catalog(entries, session, home)
         self.widget = Catalog(entries, self._act, self._static, home)
+        session.listeners.append(self._listed)
 
     def _now(self) -> dict[str, CatalogRow]:
         session = self._session
         return catalog.rows(session.offer, session.attachments, session.spans, self._kinds)
+
+    def _listed(self) -> None:
+        self._main.call_soon_threadsafe(self.sync)  # on the background loop
+
+    def close(self) -> None:
+        """Take the live table away."""
+        self._session.listeners.remove(self._listed)
+        self.widget.close()
 
     def show(self) -> None:
         """Display the static table, whose place the live one takes where a page lets it; elsewhere show it by itself."""
@@ -130,6 +139,29 @@ def static_catalog(entries: Sequence[CatalogRow], session: Session, home: str = 
     plain = text.table(("state", "server", "name", "URI", "type", "size", "description", "tokens"), shown_cells)
     more = f"{len(cells)} of {len(entries):,} entries"
     return {"text/html": html.catalog(cells, len(entries), session.offer, home), "text/plain": f"{plain}\n{more}"}
+
+
+class ProgressLine:
+    """One line that says how far the request of a blocking magic is. Called between two slices of the waiting."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._handle: Any = None
+
+    def __call__(self) -> None:
+        if (span := self._session.progressing) is None:
+            return
+        bundle = {"text/plain": f"{visible(span.name)}: {progress(span)}"}
+        if self._handle is None:
+            self._handle = display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+    def done(self) -> None:
+        """Empty the line: what is saved shows the result only."""
+        if self._handle is not None:
+            self._handle.update({"text/plain": ""}, raw=True)
+            self._handle = None
 
 
 # -- %%agent
@@ -297,6 +329,7 @@ def _live_row(span: Span, depth: int) -> dict[str, Any]:
     figures += [f"{tokens:,} tokens estimated"] if tokens is not None else []
     if span.usage and span.usage.input_tokens is not None:
         figures.append(f"{span.usage.input_tokens:,} tokens in")
+    figures += [told] if span.status == "open" and (told := progress(span)) else []
     status = "waiting" if span.kind in ("gate", "request") and span.status == "open" else span.status
     return {
         "kind": "row", "id": span.id, "depth": depth, "label": label(span), "actor": span.actor, "status": status,

@@ -14,9 +14,17 @@ from typing import Any
 from .errors import WorkbenchError
 from .span import JSON, Actor, Kind, Span, Status, Usage
 
-__all__ = ["Clock", "Open", "Recorder", "current", "under"]
+__all__ = ["Clock", "Open", "Recorder", "current", "opened", "under"]
 
 _current: ContextVar[Span | None] = ContextVar("workbench_span", default=None)
+
+
+_open: ContextVar[Open | None] = ContextVar("workbench_open", default=None)
+
+
+def opened() -> Open | None:
+    """The span around whoever calls this, to be added to."""
+    return _open.get()
 
 
 def current() -> Span | None:
@@ -87,7 +95,7 @@ class Recorder:
             self._emit,
         )  # fmt: skip
         open_.show()
-        token = _current.set(open_.span)
+        token, also = _current.set(open_.span), _open.set(open_)
         try:
             yield open_
         except BaseException as error:
@@ -98,6 +106,7 @@ class Recorder:
             raise
         finally:
             _current.reset(token)
+            _open.reset(also)
             status: Status = "ok" if open_.span.status == "open" else open_.span.status
             open_.span = replace(open_.span, status=status, seconds=self.clock.timer() - started)
             open_.show()

@@ -79,10 +79,13 @@ class Session:
         """By (server, URI), in the order in which they were attached."""
         self.turns: list[Turn] = []
         """Finished turns, failed and cancelled ones included."""
+        self.listeners: list[Callable[[], None]] = []
+        """Called on the background loop when a server has changed what it offers."""
         self.loop = Loop()
         self._offers: dict[str, Offer] = {}
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._thread: list[Any] = []
+        self._changed: set[tuple[str, str]] = set()
         self._links: dict[tuple[str, str], str] = {}
         self._snapshots: list[Span] = []
         self._secrets: set[Secret] = set()
@@ -121,6 +124,14 @@ class Session:
             self._live[1](span)
         if span.status == "cancelled" and span.seconds is not None:
             self._desk.ended(span.id)
+
+    @property
+    def progressing(self) -> Span | None:
+        """A request outside a turn whose server has told of progress, and that is still open."""
+        latest = fold(self._snapshots[-100:])
+        return next(
+            (span for span in latest if span.turn is None and span.seconds is None and "progress" in span.detail), None
+        )
 
     # -- what servers ask
 
@@ -187,6 +198,7 @@ class Session:
         server: Any = None,
         timeout: float = 60.0,
         bridge: bool = False,
+        roots: Sequence[str | Path] = (),
     ) -> Offer:
         """Connect to a server and give what it offers. No content is read.
 
@@ -194,11 +206,14 @@ class Session:
         the SDK that was made in this process (`FastMCP` or the low-level `Server`; it runs on the background loop).
         `env` maps names to values, or lists names to pass on from this process. `${NAME}` in `headers`, `env` values, the
         command and the URL is replaced from the environment. `timeout` (seconds) is for the handshake and each request.
+        `roots` are folders that the server is told of when it asks.
         `bridge` reaches a server that speaks only a newer revision of MCP than we do (extra `bridge`).
 
         Raises `UsageError` before anything is started, `ConnectError` after; a connection of the same name stays then.
         """
-        where = target(name, command, env, cwd, url, headers or {}, transport, timeout, server, bridge=bridge)
+        where = target(
+            name, command, env, cwd, url, headers or {}, transport, timeout, server, bridge=bridge, roots=roots
+        )
         return self.loop.run(self._connect(where))
 
     def connect_config(self, path: str | Path, names: Sequence[str] = (), *, timeout: float = 60.0) -> Offer:
@@ -247,6 +262,7 @@ class Session:
             connection = Connection(target, revived=actor == "host")
             connection.changed = lambda: self._list_again(connection)
             connection.asked = self._desk.handle
+            connection.updated = lambda uri: self._changed.add((connection.name, uri))
             await connection.open()
             try:
                 offer = await connection.offer()
@@ -260,6 +276,7 @@ class Session:
             self.connections[target.name], self._offers[target.name] = connection, offer
             if before is not None:
                 await before.close()
+            await self._subscribe_again(connection)
             span.note(
                 server=connection.server_info, protocol=connection.protocol, resources=len(offer.resources),
                 templates=len(offer.templates), prompts=len(offer.prompts), tools=len(offer.tools),
@@ -295,6 +312,8 @@ class Session:
                 offer = await connection.offer()
                 if self.connections.get(connection.name) is connection:
                     self._offers[connection.name] = offer
+                    for listener in self.listeners:
+                        listener()
 
         self._listing[connection.name] = asyncio.get_running_loop().create_task(again())
 
@@ -388,20 +407,53 @@ class Session:
     ) -> Attachment:
         """Put a resource into the context of every following turn, before the model is called.
 
-        It is read now (`refresh="once"`), or now and again at the start of each turn (`"turn"`). Raises when it cannot be
-        read; what was attached before stays.
+        It is read now (`refresh="once"`), or now and again at the start of each turn (`"turn"`), or of each turn before
+        which the server has told of a change (`"notify"`). Raises when it cannot be read; what was attached before stays.
         """
         return self.loop.run(self._attach(uri, server, refresh, actor))
 
     async def _attach(self, uri: str, server: str | None, refresh: Refresh, actor: Actor) -> Attachment:
-        if refresh not in ("once", "turn"):
+        if refresh not in ("once", "turn", "notify"):
             raise UsageError(
-                f"refresh={refresh!r} is not known; it is once (read now) or turn (again at each turn's start)"
+                f"refresh={refresh!r} is not known; it is once (read now), turn (again at each turn's start) or notify "
+                "(again when the server says that it has changed)"
             )
+        before = set(self.attachments)
+        if refresh == "notify":  # before the read: what changes in between is told
+            await self._subscribe(uri, server)
         content = await self._read(uri, server, actor, attach=True)
+        if refresh != "notify" and (content.server, content.uri) in before:
+            await self._unsubscribe(content.server, content.uri)
+        self._changed.discard((content.server, content.uri))
         attachment = Attachment(content=content, actor=actor, refresh=refresh, read_at=self.recorder.clock.now())
         self.attachments[content.server, content.uri] = attachment
         return attachment
+
+    async def _subscribe(self, uri: str, server: str | None) -> None:
+        from . import lookup
+
+        self.need_server()
+        allowed = lookup.find_readable(uri, server, self.offer, self._links)
+        connection = await self.living(allowed.server)
+        if not connection.tells:
+            raise UsageError(
+                f"{allowed.server} does not tell of changes (it declares no resources.subscribe): attach it with "
+                "refresh once or turn"
+            )
+        await connection.subscribe(allowed.uri)
+
+    async def _unsubscribe(self, server: str, uri: str) -> None:
+        if (connection := self.connections.get(server)) is not None and connection.alive:
+            with suppress(WorkbenchError):  # it is the server's loss
+                await connection.unsubscribe(uri)
+
+    async def _subscribe_again(self, connection: Connection) -> None:
+        """After a reconnect: a new session knows of no subscription, and what happened meanwhile nobody has told."""
+        for (server, uri), attachment in self.attachments.items():
+            if server == connection.name and attachment.refresh == "notify":
+                self._changed.add((server, uri))
+                with suppress(WorkbenchError):
+                    await connection.subscribe(uri)
 
     def start_read(self, uri: str, server: str) -> Job[Content]:
         """`read` without waiting, for callbacks that must not block."""
@@ -418,7 +470,8 @@ class Session:
             found = ", ".join(key[1] for key in self.attachments) or "nothing"
             raise NotOffered(f"{uri!r} is not attached; attached is: {found}.")
         for key in keys:
-            del self.attachments[key]
+            if self.attachments.pop(key).refresh == "notify":
+                self.loop.run(self._unsubscribe(*key))
 
     def need_server(self) -> None:
         """Raise `NotConnected` when no server is connected."""
@@ -557,11 +610,13 @@ class Session:
     async def _refreshed(self, key: tuple[str, str]) -> tuple[Attachment, str | None]:
         """The attachment, read again where it asks for that; where it cannot be, as it was, and a sentence that says so."""
         attachment = self.attachments[key]
-        if attachment.refresh == "once":
+        if attachment.refresh == "once" or (attachment.refresh == "notify" and key not in self._changed):
             return attachment, None
+        self._changed.discard(key)  # before the read: a change while it runs counts for the next turn
         try:
             content = await self._read(attachment.uri, attachment.server, "host")
         except WorkbenchError as error:
+            self._changed.add(key)
             at = datetime.fromtimestamp(attachment.read_at, UTC).strftime("%H:%M:%SZ")
             return attachment, f"could not be read again, so this is the content of {at}: {str(error).splitlines()[0]}"
         attachment = replace(attachment, content=content, read_at=self.recorder.clock.now())

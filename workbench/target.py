@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from .errors import UsageError
@@ -28,6 +29,9 @@ class Target:
     transport: Literal["stdio", "http", "sse", "memory"] = "stdio"
     timeout: float = 60.0
     """Seconds for the handshake and for each request."""
+
+    roots: tuple[Path, ...] = ()
+    """Folders that the server may be told of (MCP specification, "Roots")."""
 
     bridge: bool = False
     """Whether it is reached through a proxy, as servers are that speak only a newer revision (`bridge.py`)."""
@@ -56,7 +60,7 @@ class Target:
 def target(
     name: str, command: Sequence[str], env: Mapping[str, str] | Sequence[str], cwd: str | None, url: str | None,
     headers: Mapping[str, str], transport: Literal["http", "sse"], timeout: float, server: Any = None,
-    environ: Mapping[str, str] | None = None, bridge: bool = False,
+    environ: Mapping[str, str] | None = None, bridge: bool = False, roots: Sequence[str | Path] = (),
 ) -> Target:  # fmt: skip
     """The target that these words mean, variables replaced from `environ` (default: this process's environment).
 
@@ -79,13 +83,16 @@ def target(
         )
     if bridge and server is not None:
         raise UsageError("a server of this process needs no bridge: leave bridge=True out")
+    folders = [Path(root).expanduser().resolve() for root in roots]
+    if missing := [str(folder) for folder in folders if not folder.is_dir()]:
+        raise UsageError(f"a root is a folder that the server is told of; there is no folder {', '.join(missing)}")
     pairs = list(env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env))
     typed = [*command, *([url] if url else [])]
     started = tuple(expand(word, environ) for word in command)
     kind: Literal["stdio", "http", "sse", "memory"] = transport if url else "stdio" if command else "memory"
     return Target(
         name=name, server=server, transport=kind, command=started, cwd=cwd, url=address, timeout=timeout,
-        bridge=bridge,
+        bridge=bridge, roots=tuple(folders),
         env={key: Secret(expand(value, environ)) for key, value in pairs},
         headers={key: Secret(expand(value, environ)) for key, value in headers.items()},
         hidden=(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Attachment", "Refresh", "Status", "Turn"]
 
-Refresh = Literal["once", "turn"]
+Refresh = Literal["once", "turn", "notify"]
 Status = Literal["ok", "cancelled", "error"]
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import stdio
@@ -118,6 +119,28 @@ def asks(answer: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]) 
         return await asked("sampling/createMessage", params, types.CreateMessageResult)
 
     return {"elicitation_callback": elicit, "sampling_callback": sample}
+
+
+def roots(folders: Sequence[Path]) -> dict[str, Any]:
+    """`ClientSession`'s argument that declares folders as roots and lists them; nothing where there are none."""
+    from mcp import types
+    from pydantic import FileUrl
+
+    async def listed(_: Any) -> types.ListRootsResult:
+        found = [types.Root(uri=FileUrl(folder.as_uri()), name=folder.name or str(folder)) for folder in folders]
+        return types.ListRootsResult(roots=found)
+
+    return {"list_roots_callback": listed} if folders else {}
+
+
+def as_url(uri: str) -> str | None:
+    """As the SDK's type spells it; `None` where it takes it for no URL."""
+    from pydantic import AnyUrl, ValidationError
+
+    try:
+        return str(AnyUrl(uri))
+    except ValidationError:
+        return None
 
 
 @asynccontextmanager

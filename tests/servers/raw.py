@@ -22,7 +22,7 @@ def main() -> None:
     replies.setdefault("initialize", [INITIALIZE])
     for line in sys.stdin:
         request = json.loads(line)
-        if "id" not in request:
+        if "id" not in request or "method" not in request:
             continue
         waiting = replies.get(request["method"], [{}])
         reply = waiting.pop(0) if len(waiting) > 1 else waiting[0]

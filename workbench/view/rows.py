@@ -12,7 +12,7 @@ from ..content import Link, Part, harmless, visible
 from ..media import human_size, link_text, shown
 from ..span import Span, tree
 
-__all__ = ["Row", "composed", "estimate_head", "for_people", "label", "rows", "summed"]
+__all__ = ["Row", "composed", "estimate_head", "for_people", "label", "progress", "rows", "summed"]
 
 _WIDTH = 24
 _LONGEST = 20_000  # characters of an item for people
@@ -91,6 +91,16 @@ def _split(span: Span) -> str:
     return ", ".join(known)
 
 
+def progress(span: Span) -> str | None:
+    """How far a server says that it is: "progress 3 of 5: copying"."""
+    detail = span.detail
+    if detail.get("progress") is None:
+        return None
+    whole = f" of {detail['progress_total']:,g}" if detail.get("progress_total") is not None else ""
+    text = f": {detail['progress_text']}" if detail.get("progress_text") else ""
+    return f"progress {detail['progress']:,g}{whole}{text}"
+
+
 def _note(span: Span) -> str:
     detail = span.detail
     linked = f"linked by {detail['linked_by']}" if detail.get("linked_by") else None
@@ -109,7 +119,7 @@ def _note(span: Span) -> str:
     failed = (asked, detail.get("error"), detail.get("reason"), detail.get("note"))
     waited = detail.get("person_seconds")
     person = f"a person took {waited:.1f} s" if waited is not None else None
-    said = (*failed, sent, rule, person, known_as, linked, links, _split(span) or None, began)
+    said = (*failed, sent, progress(span), rule, person, known_as, linked, links, _split(span) or None, began)
     return "; ".join(visible(str(x), 1000) for x in said if x)
 
 
