@@ -340,6 +340,25 @@ def test_a_sample_ends_at_the_tokens_that_were_asked_for(wb: Session) -> None:
     assert "ten" not in said
 
 
+def test_a_sample_shows_what_is_no_text_as_a_descriptor_and_leaves_out_what_is_for_people(wb: Session) -> None:
+    seen: list[Request] = []
+    wb.on_request = lambda request: bool(not seen.append(request))  # type: ignore[func-returns-value]
+    said, _ = ask(wb, "think", "fine", picture=True)
+    assert said.startswith("scripted: fine")
+    assert [role for role, _ in seen[0].messages] == ["user", "assistant"]
+    assert "image/png" in seen[0].messages[1][1]
+    assert "for people only" in seen[0].message
+    assert "psst" not in seen[0].message
+
+
+def test_two_samples_at_once_are_both_allowed_and_counted(wb: Session) -> None:
+    wb.on_request = lambda request: True
+    said, turn = ask(wb, "think", "one", "two", times=2)
+    assert sorted(re.findall("one|two", said)) == ["one", "two"]
+    assert turn.totals.provider_calls == 4
+    assert sorted(s.detail["call"] for s in turn.spans if s.kind == "model") == [1, 2, 3, 4]
+
+
 def test_a_sample_that_is_stopped_is_cancelled(wb: Session) -> None:
     async def stop() -> None:
         model = Scripted(replies=[Reply(calls=(Call(id="1", name="s__think"),)), None])
