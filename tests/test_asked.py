@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,13 @@ def wb() -> Iterator[Session]:
         yield made
 
 
-def connect(wb: Session, timeout: float = 20) -> None:
-    wb.connect("s", command=asking(), env={"PYTHONPATH": str(ROOT)}, timeout=timeout)
+def connect(wb: Session) -> None:
+    wb.connect("s", command=asking(), env={"PYTHONPATH": str(ROOT)}, timeout=20)
+
+
+def hurry(wb: Session) -> None:
+    """One second for every request from now on; a server on a busy machine takes longer to start."""
+    wb.connections["s"].target = replace(wb.connections["s"].target, timeout=1)
 
 
 def ask(wb: Session, tool: str, *says: str | None, **args: Any) -> tuple[str, Turn]:
@@ -219,7 +225,7 @@ def test_a_request_waits_for_answer_and_takes_no_wrong_one(wb: Session) -> None:
 
 
 def test_while_a_person_thinks_the_servers_time_does_not_run(wb: Session) -> None:
-    connect(wb, timeout=1)
+    hurry(wb)
 
     def slowly(request: Request) -> dict[str, str]:
         time.sleep(1.5)
@@ -340,6 +346,25 @@ def test_a_sample_ends_at_the_tokens_that_were_asked_for(wb: Session) -> None:
     assert "ten" not in said
 
 
+def test_a_sample_shows_what_is_no_text_as_a_descriptor_and_leaves_out_what_is_for_people(wb: Session) -> None:
+    seen: list[Request] = []
+    wb.on_request = lambda request: bool(not seen.append(request))  # type: ignore[func-returns-value]
+    said, _ = ask(wb, "think", "fine", picture=True)
+    assert said.startswith("scripted: fine")
+    assert [role for role, _ in seen[0].messages] == ["user", "assistant"]
+    assert "image/png" in seen[0].messages[1][1]
+    assert "for people only" in seen[0].message
+    assert "psst" not in seen[0].message
+
+
+def test_two_samples_at_once_are_both_allowed_and_counted(wb: Session) -> None:
+    wb.on_request = lambda request: True
+    said, turn = ask(wb, "think", "one", "two", times=2)
+    assert sorted(re.findall("one|two", said)) == ["one", "two"]
+    assert turn.totals.provider_calls == 4
+    assert sorted(s.detail["call"] for s in turn.spans if s.kind == "model") == [1, 2, 3, 4]
+
+
 def test_a_sample_that_is_stopped_is_cancelled(wb: Session) -> None:
     async def stop() -> None:
         model = Scripted(replies=[Reply(calls=(Call(id="1", name="s__think"),)), None])
@@ -415,7 +440,7 @@ def test_secrets_that_a_server_repeats_are_masked_in_what_is_shown(wb: Session) 
 
 
 def test_the_servers_time_runs_on_when_it_has_its_answer(wb: Session) -> None:
-    connect(wb, timeout=1)
+    hurry(wb)
     wb.on_request = lambda request: False
     connection = wb.connections["s"]
 

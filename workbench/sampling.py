@@ -33,7 +33,7 @@ async def understood(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
     if not given:
         raise Refusal("messages is empty")
     # On a thread: an image or a PDF takes a while to describe.
-    texts = await asyncio.to_thread(lambda: [tools.rendered(message.items, server).text for message in given])
+    texts = await asyncio.to_thread(lambda: [tools.rendered(x.items, server, frozenset()).text for x in given])
     turns = tuple((message.role, text) for message, text in zip(given, texts, strict=True))
     system = clean(params.get("systemPrompt") or "")
     if (size := len(system) + sum(len(text) for _, text in turns)) > LONGEST:

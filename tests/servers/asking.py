@@ -55,9 +55,13 @@ async def page(ctx: Context, url: str = "https://pay.example/cart?id=7") -> str:
 
 
 @server.tool()
-async def think(ctx: Context, about: str = "the sea", times: int = 1, limit: int = 50) -> str:
+async def think(ctx: Context, about: str = "the sea", times: int = 1, limit: int = 50, picture: bool = False) -> str:
     """Has the client's model answer, `times` at once."""
     said = [t.SamplingMessage(role="user", content=t.TextContent(type="text", text=f"A line on {about}"))]
+    if picture:
+        image = t.ImageContent(type="image", data="iVBORw0KGgo=", mimeType="image/png")
+        secret = t.TextContent(type="text", text="psst", annotations=t.Annotations(audience=["user"]))
+        said.append(t.SamplingMessage(role="assistant", content=[image, secret]))
     wish = t.ModelPreferences(hints=[t.ModelHint(name="opus")], speedPriority=0.5)
     one = [
         ctx.session.create_message(
