@@ -49,6 +49,12 @@ def _completed(kernel: BlockingKernelClient, code: str) -> list[str]:
         (f"%mcp attach {MATRIX} --ref", [f"%mcp attach {MATRIX} --refresh"]),
         ("%mcp connect x -- dem", []),
         ("%%agent --pattern c", ["%%agent --pattern catalog"]),
+        (
+            "%mcp read crm://customer/45",
+            ["%mcp read crm://customer/4502/subscription", "%mcp read crm://customer/4519/subscription"],
+        ),
+        ("%mcp prompt summarize_ticket t", ["%mcp prompt summarize_ticket ticket_id="]),
+        ("%mcp prompt summarize_ticket ticket_id=T-104", ["%mcp prompt summarize_ticket ticket_id=T-1041"]),
         ("x = 1\n%mcp reso", ["x = 1\n%mcp resources"]),
     ],
 )

@@ -30,7 +30,7 @@ LAYERS = [
         "pattern",
         "reaper",
     ],
-    ["decode", "connection", "tools", "messages", "window"],
+    ["decode", "connection", "tools", "messages", "window", "suggest"],
     ["graph", "sampling", "asked"],
     ["sessions"],
     ["widget"],

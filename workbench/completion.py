@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
@@ -14,8 +15,13 @@ from . import magics
 from .errors import UsageError
 from .pattern import PATTERNS
 
+if TYPE_CHECKING:
+    from .content import Template
+    from .sessions import Session
+
 __all__ = ["complete", "words"]
 
+_PATIENCE, _TEMPLATES = 0.5, 3  # seconds that a server has while somebody waits for TAB; templates that are asked for
 MODELS = ("demo", "openai:", "anthropic:", "ollama:")
 
 
@@ -26,11 +32,45 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     if not line.startswith(("%mcp ", "%%agent ")):
         return {"completions": [], "suppress": False}
     last = line.rsplit(" ", 1)[-1]
-    offered = words(line[: len(line) - len(last)].split())
+    before = line[: len(line) - len(last)].split()
+    offered = [*words(before), *_from_servers(before, last)]
     # A word with blanks is offered in quotes, whether or not the first quote has been typed.
     found = [word for word in offered if word.startswith(last) or word.strip("'").startswith(last)]
     completions = [SimpleCompletion(text=word, type="param") for word in found]
     return {"completions": completions, "matched_fragment": last, "suppress": True}
+
+
+def _from_servers(before: list[str], last: str) -> list[str]:
+    """What servers suggest: templates with their first placeholder filled in, and values of a prompt's arguments."""
+    session = magics.current().session
+    if before[:2] in (["%mcp", "read"], ["%mcp", "attach"]):
+        near = [t for t in session.offer.templates if t.variables and _starts(t.uri, last)]
+        return [shlex.quote(uri) for t in near[:_TEMPLATES] for uri in _filled(session, t, last)]
+    if before[:2] == ["%mcp", "prompt"] and len(before) > 2:
+        prompt = next((p for p in session.offer.prompts if p.name == before[2].strip("'\"")), None)
+        name, sign, value = last.partition("=")
+        if prompt is None or not sign:
+            return [f"{argument.name}=" for argument in prompt.arguments] if prompt else []
+        given = dict(word.split("=", 1) for word in before[3:] if "=" in word)
+        found = session.complete(prompt, name, value, given, seconds=_PATIENCE)
+        return [shlex.quote(f"{name}={each}") for each in found.values]
+    return []
+
+
+def _starts(template: str, typed: str) -> bool:
+    literal = template.split("{")[0]
+    return literal.startswith(typed) or typed.startswith(literal)
+
+
+def _filled(session: Session, template: Template, typed: str) -> list[str]:
+    """The template with its first placeholder filled in, up to the next one."""
+    literal, _, rest = template.uri.partition("{")
+    operator = rest[:1] if rest[:1] in "+#./;?&" else ""
+    after = rest.partition("}")[2].partition("{")[0]
+    if operator or "," in rest.partition("}")[0]:
+        return []  # more than one value, or a sign before it: the form of the catalog does that
+    found = session.complete(template, template.variables[0], typed.removeprefix(literal), seconds=_PATIENCE)
+    return [f"{literal}{quote(value, safe='')}{after}" for value in found.values]
 
 
 def words(before: list[str]) -> Iterable[str]:

@@ -12,10 +12,11 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from . import bridge, decode, notices, sdk, stdio, wire
 from .content import (
+    Completion,
     Offer,
     Tool,
     visible,
@@ -450,6 +451,24 @@ class Connection:
         """`tools/call`; the value is a `ToolResult`. A result with `isError` is a value too, not an exception."""
         params = {"name": tool, "arguments": dict(arguments)}
         return await self._timed("tools/call", params, lambda raw: decode.tool_result(self.name, tool, raw))
+
+    async def complete(
+        self, kind: Literal["resource", "prompt"], name: str, argument: str, value: str, given: Mapping[str, str]
+    ) -> Completion:
+        """`completion/complete` for a variable of a template (`name` is its URI template) or an argument of a prompt.
+
+        `given` is what is filled in already. Empty where the server completes nothing.
+        """
+        if self.capabilities.get("completions") is None:
+            return Completion()
+        ref = {"type": "ref/resource", "uri": name} if kind == "resource" else {"type": "ref/prompt", "name": name}
+        params = {"ref": ref, "argument": {"name": argument, "value": value}, "context": {"arguments": dict(given)}}
+        try:
+            return decode.completion(await self.request("completion/complete", params))
+        except ServerError as error:
+            if error.code == _METHOD_NOT_FOUND:
+                return Completion()
+            raise
 
     def listing(self, tools: Sequence[Tool]) -> Any:
         """A session for the adapters' `load_mcp_tools` that lists exactly `tools`.

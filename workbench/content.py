@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
 __all__ = [
-    "Argument", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template", "Tool",
-    "ToolResult", "by_priority", "clean", "for_people", "harmless", "one_line", "visible",
+    "Argument", "Completion", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template",
+    "Tool", "ToolResult", "by_priority", "clean", "for_people", "harmless", "one_line", "visible",
 ]  # fmt: skip
 
 
@@ -187,6 +187,18 @@ class Offer:
     def __repr__(self) -> str:
         counts = [f"{len(getattr(self, k))} {k}" for k in ("resources", "templates", "prompts", "tools")]
         return f"Offer({', '.join(counts)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """Values that a server suggests for an argument (MCP specification, "Completion")."""
+
+    values: tuple[str, ...] = ()
+    """At most 100."""
+    total: int | None = None
+    """How many there are; `None` where the server does not say."""
+    more: bool = False
+    """Whether there are more than these."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Any
 from . import wire
 from .content import (
     Argument,
+    Completion,
     Content,
     Link,
     Message,
@@ -26,7 +27,7 @@ from .content import (
     ToolResult,
 )  # fmt: skip
 
-__all__ = ["LISTS", "content", "mapping", "prompt_result", "tool_result"]
+__all__ = ["LISTS", "completion", "content", "mapping", "prompt_result", "tool_result"]
 
 
 def _text(value: Any) -> str | None:
@@ -100,12 +101,23 @@ def _tool(server: str, raw: Mapping[str, Any]) -> Tool:
     )  # fmt: skip
 
 
+_MOST_VALUES, _LONGEST_VALUE = 100, 1000  # of a completion; the specification allows a hundred
+
 LISTS: Sequence[tuple[str, str, str, Callable[[str, Mapping[str, Any]], Any]]] = (
     ("resources/list", "resources", "resources", _resource),
     ("resources/templates/list", "resourceTemplates", "resources", _template),
     ("prompts/list", "prompts", "prompts", _prompt),
     ("tools/list", "tools", "tools", _tool),
 )
+
+
+def completion(raw: Mapping[str, Any]) -> Completion:
+    found = mapping(raw.get("completion"))
+    every = tuple(value for value in _strings(found.get("values")) if len(value) <= _LONGEST_VALUE)
+    total = found.get("total")
+    known = total if isinstance(total, int) and not isinstance(total, bool) and total >= 0 else None
+    more = found.get("hasMore") is True or len(every) > _MOST_VALUES or (known or 0) > len(every)
+    return Completion(values=every[:_MOST_VALUES], total=known, more=more)
 
 
 def _part(raw: Mapping[str, Any], uri: str, audience: tuple[str, ...] = ()) -> Part:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict, cast
 
-from . import ledger, lookup, media, messages, models, tokens, tools
+from . import ledger, lookup, media, messages, models, suggest, tokens, tools
 from .content import Content, Link, Message, Offer, Part, PromptResult, ToolResult, clean, for_people, visible
-from .errors import ModelError, NotOffered, WorkbenchError
+from .errors import ModelError, NotOffered, ServerError, WorkbenchError
 from .ledger import Piece
 from .media import Rendered
 from .pictures import Block
@@ -312,18 +312,29 @@ class Work:
                 offset = lookup.offset_argument(args)
                 allowed = lookup.find_readable(uri, server, self.offer, self.links)
                 lookup.refuse_people_only(allowed, self.offer)
-            except NotOffered:
+            except NotOffered as error:
                 span.set(status="refused")
-                raise
+                raise NotOffered(await self._suggested(error, args.get("uri"), args.get("server"))) from None
             span.note(rule=allowed.rule, server=allowed.server, uri=allowed.uri)
             if allowed.source:
                 span.note(linked_by=allowed.source)
-            content, made = await read_into(span, await self.living(allowed.server), allowed.uri, self._takes)
+            try:
+                content, made = await read_into(span, await self.living(allowed.server), allowed.uri, self._takes)
+            except ServerError as error:
+                if not allowed.rule.startswith("template "):
+                    raise
+                raise ServerError(await self._suggested(error, allowed.uri, allowed.server), error.code) from None
             made = await self._window.fit(span, made, allowed.uri, allowed.server, content.sha256, offset)
         artifact = {"uri": allowed.uri, "server": allowed.server}
         return ToolMessage(made.text, tool_call_id="", artifact=artifact), self._followed(
             made, allowed.uri, call, "reads"
         )
+
+    async def _suggested(self, error: WorkbenchError, uri: Any, server: Any) -> str:
+        """A refused read in words, with the values that the server suggests where it was one of a template."""
+        server = server if isinstance(server, str) and server else None
+        found = await suggest.for_model(uri, server, self.offer, self.connections) if isinstance(uri, str) else ""
+        return f"{error} {found}".strip()
 
     def _followed(self, made: Rendered, source: str, call: Mapping[str, Any], kind: str) -> list[Any]:
         """The turn that carries a result's images and sounds: not every provider takes those in the result itself."""

@@ -338,12 +338,11 @@ def read(magics: Magics, options: Namespace) -> None:
 @argument("--server", help="needed only when two servers have it")
 def prompt(magics: Magics, options: Namespace) -> None:
     """Expand a prompt for yourself and see its messages; nothing goes to a model."""
-    from .tools import rendered
+    from .tools import prompt_text
 
     values = dict(_pair(text, "=", "an argument") for text in options.values)
     result = magics.session.prompt(options.name, values, options.server)
-    turns = (f"{m.role}:\n" + rendered(m.items, result.server).text for m in result.messages)
-    _show("\n\n".join(turns) or "the prompt has no messages")
+    _show(prompt_text(result))
 
 
 @argument("request", nargs="?", help="the request's id, as %%mcp answer lists it")

@@ -13,14 +13,15 @@ from IPython.display import display
 
 from . import catalog
 from .catalog import CatalogRow, Kind
-from .content import harmless, visible
+from .content import PromptResult, harmless, visible
 from .errors import Stopped, UsageError
 from .forms import Field, Request
 from .graph import Call, Verdict
 from .media import human_size
 from .span import Span
+from .tools import prompt_text
 from .view import html, text
-from .view.content import plain
+from .view.content import PREVIEW, plain
 from .view.rows import label, progress
 
 if TYPE_CHECKING:
@@ -81,10 +82,14 @@ class Board:
     def _act(self, message: dict[str, Any]) -> None:
         session, key = self._session, message["key"]
         entry = self._entries[key]
+        if message["kind"] == "complete":
+            self._complete(entry, message["name"], message["values"])
+            return
         if entry.kind in ("prompt", "tool"):
             if message["kind"] != "preview":
                 raise UsageError(f"a {entry.kind} cannot be attached; the model may use it")
-            self.widget.preview(key, entry.label, self._describe(entry), "")
+            if not self._expand(entry, message["values"]):
+                self.widget.preview(key, entry.label, self._describe(entry), "")
             return
         uri = catalog.fill(entry.uri, message["values"]) if entry.kind == "template" else entry.uri
         if message["kind"] == "detach":
@@ -100,10 +105,37 @@ class Board:
             self.sync()
             if (error := job.future.exception()) is None:
                 then(job.future.result())
-            elif entry.kind == "template":  # what failed is no row of the catalog
+            elif entry.kind in ("template", "prompt"):  # what failed is no row of the catalog
                 self.widget.notice(self._session.mask(str(error)))
 
         job.future.add_done_callback(lambda _: self._main.call_soon_threadsafe(finished))
+
+    def _complete(self, entry: CatalogRow, name: str, values: dict[str, str]) -> None:
+        """What the server suggests for the field that somebody types into."""
+        offer, typed = self._session.offer, values.pop(name, "")
+        every: list[Any] = [*offer.templates] if entry.kind == "template" else [*offer.prompts]
+        found = next(x for x in every if x.server == entry.server and getattr(x, "uri", x.name) == entry.uri)
+        job = self._session.start_complete(found, name, typed, values)
+
+        def finished() -> None:
+            if job.future.exception() is None:
+                self.widget.suggest(entry.key, name, typed, job.future.result().values)
+
+        job.future.add_done_callback(lambda _: self._main.call_soon_threadsafe(finished))
+
+    def _expand(self, entry: CatalogRow, values: dict[str, str]) -> bool:
+        """Show what a prompt expands to, once its required arguments are filled in."""
+        found = next((p for p in self._session.offer.prompts if (p.server, p.name) == (entry.server, entry.uri)), None)
+        if entry.kind != "prompt" or found is None or any(x.required and x.name not in values for x in found.arguments):
+            return False
+        job = self._session.start_prompt(found.name, values, entry.server)
+        self._start(job, lambda result: self._show_prompt(entry, result), entry)
+        return True
+
+    def _show_prompt(self, entry: CatalogRow, result: PromptResult) -> None:
+        text = prompt_text(result)
+        more = f"; {len(text) - PREVIEW:,} more characters are not shown here" if len(text) > PREVIEW else ""
+        self.widget.preview(entry.key, entry.label, harmless(text[:PREVIEW]), f"as it expands{more}")
 
     def _attached(self, entry: CatalogRow, uri: str) -> None:
         if entry.kind == "template":  # what was attached has another row, perhaps out of sight

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .asked import Desk, OnRequest
 from .connection import Connection
-from .content import Content, Offer, PromptResult
+from .content import Completion, Content, Offer, Prompt, PromptResult, Template
 from .errors import ConnectError, NotConnected, NotOffered, UsageError, WorkbenchError
 from .forms import Action, Answer, Request
 from .loop import Job, Loop
@@ -390,6 +390,40 @@ class Session:
         """
         return self.loop.run(self._prompt(name, arguments or {}, server))
 
+    def complete(
+        self,
+        entry: Template | Prompt,
+        argument: str,
+        value: str = "",
+        given: Mapping[str, str] | None = None,
+        *,
+        seconds: float = 5.0,
+    ) -> Completion:
+        """What the entry's server suggests for one of its variables or arguments that begins with `value`.
+
+        Waits at most `seconds`, and suggests nothing then, or where the server is gone or completes nothing.
+        """
+        return self.loop.run(self._complete(entry, argument, value, given or {}, seconds))
+
+    async def _complete(
+        self, entry: Template | Prompt, argument: str, value: str, given: Mapping[str, str], seconds: float
+    ) -> Completion:
+        connection = self.connections.get(entry.server)
+        if connection is None or not connection.alive:
+            return Completion()
+        kind: Literal["resource", "prompt"] = "resource" if isinstance(entry, Template) else "prompt"
+        name = entry.uri if isinstance(entry, Template) else entry.name
+        with suppress(TimeoutError, WorkbenchError):
+            async with asyncio.timeout(seconds):
+                return await connection.complete(kind, name, argument, value, given)
+        return Completion()
+
+    def start_complete(
+        self, entry: Template | Prompt, argument: str, value: str, given: Mapping[str, str]
+    ) -> Job[Completion]:
+        """`complete` without waiting, for callbacks that must not block."""
+        return self.loop.submit(self._complete(entry, argument, value, given, 5.0))
+
     async def _prompt(self, name: str, arguments: Mapping[str, str], server: str | None) -> PromptResult:
         from . import lookup
 
@@ -458,6 +492,10 @@ class Session:
     def start_read(self, uri: str, server: str) -> Job[Content]:
         """`read` without waiting, for callbacks that must not block."""
         return self.loop.submit(self._read(uri, server, "user"))
+
+    def start_prompt(self, name: str, arguments: Mapping[str, str], server: str) -> Job[PromptResult]:
+        """`prompt` without waiting, for callbacks that must not block."""
+        return self.loop.submit(self._prompt(name, arguments, server))
 
     def start_attach(self, uri: str, server: str) -> Job[Attachment]:
         """`attach` without waiting, for callbacks that must not block."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import media
-from .content import Link, Offer, Part, Tool, ToolResult, clean, for_people, visible
+from .content import Link, Offer, Part, PromptResult, Tool, ToolResult, clean, for_people, visible
 from .media import Rendered
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .connection import Connection, Timed
 
 __all__ = [
-    "INVOKE_PROMPT", "READ_RESOURCE", "ServerTool", "rendered", "result_rendered", "run", "server_tools", "synthetic",
+    "INVOKE_PROMPT", "READ_RESOURCE", "ServerTool", "prompt_text", "rendered", "result_rendered", "run",
+    "server_tools", "synthetic",
 ]  # fmt: skip
 
 READ_RESOURCE, INVOKE_PROMPT = "read_resource", "invoke_prompt"
@@ -182,6 +183,12 @@ def rendered(items: Iterable[Part | Link], server: str, takes: frozenset[str] | 
     notes = dict.fromkeys(each.note for each in made if each.note)
     blocks = tuple(block for each in made for block in each.blocks)
     return Rendered("\n\n".join(each.text for each in made), "; ".join(notes) or None, blocks)
+
+
+def prompt_text(result: PromptResult) -> str:
+    """What a prompt expands to, for a person."""
+    turns = (f"{message.role}:\n{rendered(message.items, result.server).text}" for message in result.messages)
+    return "\n\n".join(turns) or "the prompt has no messages"
 
 
 def _item(item: Part | Link, server: str, takes: frozenset[str] | None) -> Rendered:

@@ -10,7 +10,7 @@ from ..content import Content, Part, harmless, one_line, visible
 from ..media import Shown, human_size, shown
 from . import html, text
 
-__all__ = ["bundle", "plain"]
+__all__ = ["PREVIEW", "bundle", "plain"]
 
 PREVIEW = 20_000
 """Characters of a part that are shown to a person; how many more there are is said."""

@@ -72,12 +72,14 @@ function required(row) {
   return all.flatMap(found => found[2].split(",").map(named)).filter(name => row.variables.includes(name));
 }
 
+let lists = 0;  // an input finds its suggestions by an id
+
 // As Python's shlex reads it back.
 const quoted = text => /^[^\s'"\\]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
 
 // What a model instance knows, shared by its views.
 class Store {
-  values = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set();
+  values = new Map(); suggestions = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set();
 
   constructor() { this.empty(); }
   empty() {
@@ -108,6 +110,7 @@ class Store {
       if (at === undefined) this.total++;
       else return this.tell("row");
     } else if (kind === "preview") this.preview = message;
+    else if (kind === "suggest") return this.suggestions.get(key + "\n" + message.name)?.(message);
     else if (kind === "notice") this.notice = message.text;
     if (kind === "preview" || kind === "done") this.busy.delete(key);
     this.tell(kind === "rows" || kind === "update" ? "rows" : "row");
@@ -135,6 +138,12 @@ class Store {
     this.busy.add(row.key);
     this.send({ kind, key: row.key, values: this.filled(row) });
     this.tell("row");
+  }
+  // `value` comes back with the answer, so that one that is late is told from the one that is waited for.
+  complete(row, name, show) {
+    clearTimeout(this.completing);
+    this.suggestions.set(row.key + "\n" + name, show);
+    this.completing = setTimeout(() => this.send({ kind: "complete", key: row.key, name, values: this.filled(row) }), 200);
   }
   line(verb, row) {
     if (this.missing(row).length) return `Fill in ${this.missing(row).join(", ")} to get the line.`;
@@ -229,9 +238,15 @@ class Detail {
       const input = mk("input", { type: "text", autocomplete: "off", spellcheck: "false" });
       input.required = needed.includes(name);
       input.value = values.get(name) ?? "";
-      input.oninput = () => { values.set(name, input.value); this.store.tell("row"); };
+      const list = mk("datalist", { id: `wb-${++lists}` });
+      input.setAttribute("list", list.id);
+      const suggest = () => this.store.complete(row, name, ({ value, options }) => {
+        if (value === input.value) list.replaceChildren(...options.map(option => mk("option", { value: option })));
+      });
+      input.onfocus = suggest;
+      input.oninput = () => { values.set(name, input.value); suggest(); this.store.tell("row"); };
       input.onkeydown = event => { if (event.key === "Enter") this.act("preview", this.row); };
-      label.append(input);
+      label.append(input, list);
       return label;
     }));
   }

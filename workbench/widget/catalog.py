@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -73,6 +74,12 @@ class Catalog(anywidget.AnyWidget):
         """Show `text` beneath the table, as text; `note` says what was shortened, and by how much."""
         self.send(clean({"kind": "preview", "key": key, "title": title, "text": text, "note": note}))
 
+    def suggest(self, key: str, name: str, value: str, options: Sequence[str]) -> None:
+        """Offer `options` in the field `name` of a row, as long as it holds `value`."""
+        # What cannot be typed cannot be chosen either: another string would be sent than was shown.
+        shown = [option for option in options if option.isprintable()]
+        self.send(clean({"kind": "suggest", "key": key, "name": name, "value": value, "options": shown}))
+
     def notice(self, text: str) -> None:
         """One line for the person, read out by screen readers; an empty text takes it away."""
         self.send(clean({"kind": "notice", "text": text}))
@@ -91,12 +98,18 @@ class Catalog(anywidget.AnyWidget):
             self.settled = True
             return
         row = self._rows.get(content.get("key", ""))
+        if (
+            row is not None
+            and content.get("kind") == "complete"
+            and content.get("name") in list(map(clean, row.variables))
+        ):
+            with suppress(Exception):  # a suggestion that fails is none
+                self._act({"kind": "complete", "key": row.key, **_given(row, content)})
+            return
         if row is None or content.get("kind") not in _CLICKS:
             return
-        given = content.get("values") or {}
-        values = {name: str(given[clean(name)]) for name in row.variables if given.get(clean(name))}
         try:
-            self._act({"kind": content["kind"], "key": row.key, "values": values})
+            self._act({"kind": content["kind"], "key": row.key, "values": _given(row, content)["values"]})
         except Exception as error:  # what a click callback raises reaches nobody; the row can tell
             self.update(replace(row, state="failed", reason=str(error) or type(error).__name__))
         self.send({"kind": "done", "key": content["key"]})
@@ -109,6 +122,13 @@ class Catalog(anywidget.AnyWidget):
             # IPython swallows what a repr method raises.
             warnings.warn(f"the catalog could not be shown: {error!r}", RuntimeWarning, stacklevel=2)
             raise
+
+
+def _given(row: CatalogRow, content: Mapping[str, Any]) -> dict[str, Any]:
+    """What the fields of a row hold, by the names that the row has; and which of them is typed into."""
+    given = content.get("values") or {}
+    values = {name: str(given[clean(name)]) for name in row.variables if given.get(clean(name))}
+    return {"values": values, "name": next((n for n in row.variables if clean(n) == content.get("name")), None)}
 
 
 _values = attrgetter(*(field.name for field in fields(CatalogRow)))
