@@ -514,3 +514,13 @@ def test_a_pattern_may_be_any_callable(one: Session) -> None:
     assert "annual" in str(model.seen[0][0].content)
     assert [(s.kind, s.actor) for s in turn.spans if s.kind == "read"] == [("read", "host")]
     assert isinstance(model.seen[0][1], HumanMessage)
+
+
+def test_a_script_asks_without_a_loop_and_inside_one(one: Session) -> None:
+    """P34, P03: the graph always runs on our own loop, whoever waits for it, and how."""
+    turn, _ = ask(one, [("a__whoami", {})], "done", approve="all")
+
+    async def inside() -> Turn:
+        return ask(one, [("a__whoami", {})], "done", approve="all")[0]
+
+    assert (turn.status, asyncio.run(inside()).status) == ("ok", "ok")

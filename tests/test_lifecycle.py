@@ -394,3 +394,18 @@ def test_what_an_address_holds_is_masked_wherever_it_is_shown(wb: Session, monke
         wb.connect("b", command=["no-such-command", "--token", "${DOCS_TOKEN}"])
     shown = f"{caught.value} {second.value} {wb.spans}"
     assert not [secret for secret in ("from-the-env-1", "pass-word-2", "typed-in-3") if secret in shown]
+
+
+def test_the_loop_that_starts_servers_is_ours_whatever_policy_the_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P41, as far as it can be tried here."""
+
+    class Refusing(asyncio.DefaultEventLoopPolicy):
+        def new_event_loop(self) -> asyncio.AbstractEventLoop:
+            raise NotImplementedError
+
+    asyncio.set_event_loop_policy(Refusing())
+    try:
+        with Session() as wb:
+            assert wb.connect("demo").resources
+    finally:
+        asyncio.set_event_loop_policy(None)

@@ -54,3 +54,10 @@ def test_no_project_file_names_a_registry_host(name: str) -> None:
     """We demand it: which mirror is used is the machine's business."""
     hosts = re.findall(r"(?:index-url|registry|find-links)[ =]|https?://", (ROOT / name).read_text())
     assert hosts == []
+
+
+def test_every_public_fault_is_held_by_a_test_that_names_it() -> None:
+    """The list P01 to P41 of faults that real people met; P41 by reasoning, in an ADR."""
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py") if "node_modules" not in path.parts)
+    tests += (ROOT / "docs/adr/0008-windows-loop.md").read_text()
+    assert [f"P{number:02}" for number in range(1, 42) if not re.search(rf"\bP{number:02}\b", tests)] == []

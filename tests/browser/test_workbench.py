@@ -50,6 +50,7 @@ def _assert_quiet(*notebooks: Notebook) -> None:
 
 
 def test_clicks_in_the_catalog_attach_detach_preview_and_say_why_a_read_failed(notebook: Open) -> None:
+    """P38."""
     nb = notebook(
         "%load_ext workbench\n%mcp connect demo",
         f"%mcp connect awkward -- {sys.executable} {AWKWARD}",
@@ -127,6 +128,7 @@ def _assert_keys_stay_in(nb: Notebook, focused: Locator) -> None:
 
 
 def test_an_ended_turn_and_the_catalog_are_read_later_without_a_kernel_and_without_trust(notebook: Open) -> None:
+    """P37."""
     nb = notebook(
         "%load_ext workbench\nimport os; os.environ['DEMO_TOKEN'] = 'geheim' * 3",
         "%mcp connect demo --env DEMO_TOKEN",
