@@ -383,3 +383,21 @@ def test_priority_orders_the_catalog_and_what_is_for_people_is_not_in_the_models
     assert re.findall(r"URI: x:///(\w+)", system) == ["high", "plain", "low"]
     assert "Last modified: 2026-01-12T15:00:58Z" in system
     assert [row.label for row in rows] == ["high", "people", "plain", "low"]
+
+
+def test_what_a_server_says_of_an_entry_is_in_its_row_and_only_a_safe_icon(wb: Session) -> None:
+    from workbench.content import Offer, Resource
+
+    png = "data:image/png;base64,iVBORw0KGgo="
+    odd = [
+        "https://evil/i.png",
+        "data:image/svg+xml;base64,PHN2Zz4=",
+        'data:image/png;base64,AA" onerror="x',
+        png + "A" * 30_000,
+    ]
+    entry = Resource(
+        server="s", uri="x:1", name="x", audience=("user",), priority=0.9, modified="2026-01-12", icons=(*odd, png)
+    )
+    (row,) = catalog.rows(Offer(resources=(entry,)), [], [], ["resource"]).values()
+    assert row.icon == png
+    assert row.facts == "modified 2026-01-12 · priority 0.9 · icon, not fetched: https://evil/i.png · for people only"

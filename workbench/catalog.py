@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from .content import Offer, Template, by_priority
+from .content import Offer, Resource, Template, by_priority, for_people
 from .errors import UsageError
 from .media import human_size
 from .span import Span
@@ -44,17 +45,61 @@ class CatalogRow:
     """Why it failed."""
     variables: tuple[str, ...] = ()
     """Template placeholders or prompt arguments, one field to fill in for each."""
+    facts: str | None = None
+    """What else its server says of it: when it was modified, how important it is, whom it is for."""
+    icon: str | None = None
+    """A picture that is safe to show: see `_icon`."""
 
 
 def _new(kind: Kind, server: str, uri: str, label: str = "", **more: Any) -> CatalogRow:
     return CatalogRow(key=f"{kind} {server} {uri}", server=server, kind=kind, label=label or uri, uri=uri, **more)
 
 
+_ICON = re.compile(r"data:image/(?:png|jpeg|webp|gif);base64,[A-Za-z0-9+/]+={0,2}")
+_LARGEST_ICON = 20_000  # characters; they travel with the rows
+
+
+def _icon(entry: Resource | Template) -> str | None:
+    """The first icon that the page can show without fetching it, and that is no markup (MCP specification, "Icons")."""
+    found = (icon for icon in entry.icons if len(icon) <= _LARGEST_ICON and _ICON.fullmatch(icon))
+    return next(found, None)
+
+
+def _facts(entry: Resource | Template) -> str | None:
+    remote = [icon for icon in entry.icons if not icon.startswith("data:")]
+    said = {
+        "modified": entry.modified, "priority": None if entry.priority is None else f"{entry.priority:g}",
+        "icon, not fetched:": remote[0] if remote else None,
+    }  # fmt: skip
+    facts = [f"{name} {value}" for name, value in said.items() if value]
+    return " · ".join([*facts, *(["for people only"] if for_people(entry) else [])]) or None
+
+
 def _offered(offer: Offer) -> Iterable[CatalogRow]:
     for r in by_priority(offer.resources):
-        yield _new("resource", r.server, r.uri, r.label, mime=r.mime, size=r.size, description=r.description)
+        yield _new(
+            "resource",
+            r.server,
+            r.uri,
+            r.label,
+            mime=r.mime,
+            size=r.size,
+            description=r.description,
+            facts=_facts(r),
+            icon=_icon(r),
+        )
     for t in by_priority(offer.templates):
-        yield _new("template", t.server, t.uri, t.label, mime=t.mime, description=t.description, variables=t.variables)
+        yield _new(
+            "template",
+            t.server,
+            t.uri,
+            t.label,
+            mime=t.mime,
+            description=t.description,
+            variables=t.variables,
+            facts=_facts(t),
+            icon=_icon(t),
+        )
     for p in offer.prompts:
         names = tuple(argument.name for argument in p.arguments)
         yield _new("prompt", p.server, p.name, p.label, description=p.description, variables=names)

@@ -86,12 +86,12 @@ class Store {
     Object.assign(this, { rows: [], index: new Map(), servers: new Set(), uris: new Map(), held: 0 });
     for (const view of this.views) view.chosen = -1;
   }
-  put(at, [key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables]) {
+  put(at, [key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, facts, icon]) {
     const old = this.rows[at];
     if (old) this.uris.set(old.uri, this.uris.get(old.uri) - 1);
     else this.held++;
     const search = [server, kind, label, uri, mime, description].join("\n").toLowerCase();
-    this.rows[at] = { key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, search };
+    this.rows[at] = { key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, facts, icon, search };
     this.index.set(key, at);
     this.servers.add(server);
     this.uris.set(uri, (this.uris.get(uri) ?? 0) + 1);
@@ -197,6 +197,8 @@ class Detail {
     this.el = mk("section", { class: "wb-detail", "aria-label": "Selected row" });
     this.title = mk("div", { class: "wb-title", tabindex: -1 });
     this.facts = mk("div", { class: "wb-facts" });
+    // Only what Python has let through: a raster image in a data address, so that nobody is asked for it.
+    this.icon = mk("div", { class: "wb-icon" });
     this.about = mk("div", { class: "wb-about", tabindex: 0, role: "region", "aria-label": "URI and description" });
     this.reason = mk("div", { class: "wb-reason", tabindex: -1 });
     this.fields = mk("div", { class: "wb-fields" });
@@ -208,7 +210,7 @@ class Detail {
     buttons.append(this.main, this.look);
     this.main.onclick = () => this.act(verb(this.row), this.row);
     this.look.onclick = () => this.act("preview", this.row);
-    this.el.append(this.title, this.facts, this.reason, this.about, this.fields, buttons, this.note, this.text);
+    this.el.append(this.icon, this.title, this.facts, this.reason, this.about, this.fields, buttons, this.note, this.text);
   }
   show(row, busy) {
     this.el.hidden = !row;
@@ -216,9 +218,11 @@ class Detail {
     this.row = row;
     if (this.key !== row.key) this.fill(row);
     this.title.textContent = visible(clip(row.label, 2000));
-    this.facts.textContent = visible([row.kind, row.server, row.mime, bytes(row.size), row.tokens === null ? "" : `${number(row.tokens)} tokens (${row.counter ?? "counter unknown"})`].filter(Boolean).join(" · "));
+    this.facts.textContent = visible([row.kind, row.server, row.mime, bytes(row.size), row.tokens === null ? "" : `${number(row.tokens)} tokens (${row.counter ?? "counter unknown"})`, row.facts].filter(Boolean).join(" · "));
     this.about.textContent = visible([row.uri, row.description].filter(Boolean).join("\n"));
     this.reason.textContent = row.reason ? visible(`Failed: ${row.reason}`) : "";
+    if (this.pictured !== row.icon) this.icon.replaceChildren(...(row.icon ? [mk("img", { alt: "", src: row.icon })] : []));
+    this.pictured = row.icon;
     this.main.hidden = !attachable(row);
     this.main.textContent = capital(verb(row));
     // Not `disabled`: that would throw the focus out of the widget. The store ignores clicks while busy.
