@@ -86,7 +86,9 @@ def test_progress_of_a_tool_is_in_the_trace(wb: Session) -> None:
     model = Scripted(
         replies=[Reply(calls=(Call(id="r", name="read_resource", args={"uri": BOARD}),)), Reply(text="done")]
     )
-    assert "progress 3 of 3: page 3" in repr(wb.ask("go", model=model, new=True))
+    shown = repr(wb.ask("go", model=model, new=True))
+    assert "progress 3 of 3: page 3" in shown
+    assert "chatty-secret-1" not in shown, "what a server echoes is masked"
 
 
 def test_odd_progress_is_counted_not_believed_and_floods_nothing(wb: Session) -> None:

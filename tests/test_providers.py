@@ -182,3 +182,37 @@ def test_every_request_is_kept_as_it_was_sent(provider: tuple[StandIn, BaseChatM
 def test_a_script_at_its_end_says_so(provider: tuple[StandIn, BaseChatModel]) -> None:
     _, model = provider
     assert "script() one more reply" in str(error_of(model, [HumanMessage("?")]))
+
+
+@pytest.mark.parametrize("way", ["read", "tool", "prompt", "attach"])
+def test_an_image_reaches_each_provider_in_its_own_form_after_all_results(
+    provider: tuple[StandIn, BaseChatModel], way: str
+) -> None:
+    """P25: LangChain's profiles of both models say that they take images; the stand-ins check the order of messages."""
+    import json
+
+    from tests.test_window import server
+    from workbench import Session
+
+    standing, model = provider
+    call = {
+        "read": Call(id="c1", name="read_resource", args={"uri": "img:///small"}),
+        "tool": Call(id="c1", name="s__snap", args={}),
+        "prompt": Call(id="c1", name="invoke_prompt", args={"name": "look"}),
+    }.get(way)
+    beside = Call(id="c2", name="read_resource", args={"uri": "text:///headed"})
+    standing.script(*([Reply(calls=(call, beside))] if call else []), Reply(text="A teal picture."))
+    with Session() as wb:
+        wb.connect("s", server=server())
+        if way == "attach":
+            wb.attach("img:///small")
+        turn = wb.ask("What is it?", model=model, approve="all")
+        again = Reply(text="As I said.")
+        standing.script(again)
+        wb.ask("And again?", model=model)
+    assert turn.answer == "A teal picture."
+    where = "image_url" if isinstance(model, ChatOpenAI) else "base64"
+    sent = json.dumps(standing.requests[-2])
+    assert f'"{where}"' in sent and ("data:image/png;base64," in sent or '"media_type": "image/png"' in sent)
+    rule = "OpenAI's 85 + 170 a tile" if isinstance(model, ChatOpenAI) else "Anthropic's pixels / 750"
+    assert rule in str(turn.composition.counter.iloc[-1])

@@ -309,7 +309,7 @@ class Connection:
         try:
             # Around the whole of it: the SDK's own timeout begins when the request is written, which may never be.
             async with self._limited(seconds), wire.cancelling(session):
-                told = notices.follow(opened()) if follow else None
+                told = notices.follow(opened(), self.mask) if follow else None
                 answer = await session.send_request(
                     wire.request(method, params), wire.answer_type(), progress_callback=told
                 )

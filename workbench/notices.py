@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .content import visible
@@ -49,7 +50,7 @@ class Log:
         return [line for line in self._lines if line.level in urgent][-lines:]
 
 
-def follow(span: Open | None) -> Any:
+def follow(span: Open | None, mask: Callable[[str], str] = str) -> Any:
     """A coroutine function that writes a request's progress into its span (MCP specification, "Progress"); `None` without one.
 
     The value must increase; one that does not, or is no number, is counted but not shown. Progress gives a request no more
@@ -67,7 +68,7 @@ def follow(span: Open | None) -> Any:
             return
         last = progress
         whole = total if total is not None and math.isfinite(total) and total > 0 else None
-        span.note(progress=progress, progress_total=whole, progress_text=visible(message or "") or None)
+        span.note(progress=progress, progress_total=whole, progress_text=mask(visible(message or "")) or None)
         if (now := time.monotonic()) - shown >= _SHOWN:
             shown = now
             span.show()

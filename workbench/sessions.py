@@ -46,6 +46,7 @@ begins to wait for `Session.answer` and again when it has ended."""
 Live = Callable[[Event], None]
 
 
+_UNSUBSCRIBE = 1.0  # seconds
 _SETTLE = 0.1  # seconds from a server's word that its lists have changed to asking for them
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
@@ -478,8 +479,10 @@ class Session:
 
     async def _unsubscribe(self, server: str, uri: str) -> None:
         if (connection := self.connections.get(server)) is not None and connection.alive:
-            with suppress(WorkbenchError):  # it is the server's loss
-                await connection.unsubscribe(uri)
+            # Nobody waits for a server that does not answer: a click does this, too.
+            with suppress(WorkbenchError, TimeoutError):
+                async with asyncio.timeout(_UNSUBSCRIBE):
+                    await connection.unsubscribe(uri)
 
     async def _subscribe_again(self, connection: Connection) -> None:
         """After a reconnect: a new session knows of no subscription, and what happened meanwhile nobody has told."""

