@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -56,7 +57,7 @@ def newer() -> list[str]:
 
 @contextmanager
 def served(command: list[str]) -> Iterator[str]:
-    server = subprocess.Popen([*command, "--http"], stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen([*command, "--http"], stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert server.stderr is not None
     try:
         for line in server.stderr:
@@ -65,7 +66,7 @@ def served(command: list[str]) -> Iterator[str]:
                 return
         raise AssertionError("the server did not say where it listens")
     finally:
-        server.kill()
+        os.killpg(server.pid, signal.SIGKILL)  # uv has a child, which is the server
         server.wait()
 
 

@@ -10,6 +10,10 @@ import os
 import sys
 from typing import Any
 
+# As in workbench/demo/__main__.py: the tests start this server some twenty times.
+if __name__ == "__main__":
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.lowlevel import NotificationOptions
 from pydantic import AnyUrl
