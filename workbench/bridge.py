@@ -7,68 +7,145 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shlex
 import shutil
+import signal
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from .content import harmless
 from .errors import ConnectError, UsageError
+from .secret import mask
 from .stdio import search_path
 from .target import Target
 
-__all__ = ["REFUSED", "REVISION", "environment", "line", "prepared"]
+__all__ = ["REVISION", "environment", "line", "made", "prepared", "refusal", "supported"]
 
 REVISION = "2026-07-28"
-REFUSED = -32022
-"""JSON-RPC code: the server does not speak the revision that was asked for (MCP 2026-07-28, "Versioning")."""
-_FASTMCP = "fastmcp==4.1.6"
+_REFUSED = -32022  # JSON-RPC: this revision is not spoken (MCP 2026-07-28, "Versioning and Compatibility")
+_NEWER_ONLY = "io.modelcontextprotocol/protocolVersion"  # what every request of that revision carries, and ours do not
+_PACKAGES = ("fastmcp==4.1.6", "mcp==2.3.0")
 _PROXY = Path(__file__).with_name("bridge_proxy.py")
 _VARIABLE = "MCP_AGENT_WORKBENCH_BRIDGE"
+_python: list[str] = []  # that of the proxy, once uv has said where it is
+_FIND = "import sys, importlib.metadata as m; m.version('fastmcp'); print(sys.executable)"
+# A connection without the bridge goes by these too: proxies and certificates are the machine's business.
+_NETWORK = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file", "ssl_cert_dir")
 
 
-def _uv() -> str:
-    beside = str(Path(sys.executable).parent)
-    if (found := shutil.which("uv", path=beside) or shutil.which("uv")) is None:
-        raise UsageError('--bridge needs uv, which is not installed: pip install "mcp-agent-workbench[bridge]"')
-    return found
+# -- the environment
+
+
+async def made() -> list[str] | None:
+    """The command that starts the proxy, where its environment is there already; needs no network."""
+    if not (_python and shutil.which(_python[-1])):  # uv's cache may have been cleaned meanwhile
+        status, said, _ = await _uv("--offline")
+        if status:
+            return None
+        _python.append(said.strip().splitlines()[-1])
+    return [_python[-1], str(_PROXY)]
 
 
 async def prepared() -> list[str]:
-    """The command that starts the proxy; its environment is made first, which takes seconds and a network, once.
+    """The command that starts the proxy; its environment is made first where it is missing: seconds to minutes, once.
 
     Raises `UsageError` without `uv`, `ConnectError` in its own words where it cannot make the environment.
     """
-    # With this process's own environment: proxies, certificates and the package index are the machine's business.
-    command = [_uv(), "run", "--quiet", "--no-project", "--python", sys.executable, "--with", _FASTMCP, "python"]
-    made = await asyncio.create_subprocess_exec(
-        *command, "-c", "pass", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        _, said = await made.communicate()
-    except asyncio.CancelledError:
-        made.kill()
-        raise
-    if made.returncode:
-        last = said.decode(errors="replace").strip().splitlines()[-6:]
+    if (command := await made()) is not None:
+        return command
+    status, said, complaint = await _uv()
+    if status:
+        last = "\n".join(f"    {harmless(each)}" for each in complaint.strip().splitlines()[-6:])
         raise ConnectError(
-            f"the bridge's environment ({_FASTMCP}) could not be made; it needs a network once. uv said:\n"
-            + "\n".join(f"    {each}" for each in last)
+            f"the bridge's environment ({', '.join(_PACKAGES)}) could not be made; it needs a network once. uv said:\n{last}"
         )
-    return [*command[:2], "--offline", *command[2:], str(_PROXY)]
+    _python.append(said.strip().splitlines()[-1])
+    return [_python[-1], str(_PROXY)]
+
+
+async def _uv(*options: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of `uv`, which says where the Python is that has the proxy's packages.
+
+    With this process's own environment: which package index is used is the machine's business. An interrupt ends it, and
+    what it has started.
+    """
+    beside = str(Path(sys.executable).parent)
+    if (uv := shutil.which("uv", path=beside) or shutil.which("uv")) is None:
+        raise UsageError('--bridge needs uv, which is not installed: pip install "mcp-agent-workbench[bridge]"')
+    first, *more = _PACKAGES
+    starting = asyncio.ensure_future(asyncio.create_subprocess_exec(
+        uv, "tool", "run", *options, "--quiet", "--python", sys.executable, "--from", first,
+        *(word for package in more for word in ("--with", package)), "python", "-c", _FIND,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    ))  # fmt: skip
+    try:
+        running = await asyncio.shield(starting)
+        said, complaint = await running.communicate()
+    except asyncio.CancelledError:
+        _end(running := await starting)  # also one that was just being started
+        await running.wait()
+        raise
+    return await running.wait(), said.decode(errors="replace"), complaint.decode(errors="replace")
+
+
+def _end(running: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):  # it had ended just then
+        running.kill() if sys.platform == "win32" else os.killpg(running.pid, signal.SIGKILL)
 
 
 def environment(target: Target) -> dict[str, str]:
     """What tells the proxy where the server is. Not on its command line: everybody can read that."""
-    env = {name: value.reveal() for name, value in target.env.items()}
-    headers = {name: value.reveal() for name, value in target.headers.items()}
     wanted = {
-        "command": target.command, "env": {"PATH": search_path(), **env}, "cwd": target.cwd, "url": target.url,
-        "headers": headers, "sse": target.transport == "sse", "revision": REVISION,
+        "command": target.command, "cwd": target.cwd, "url": target.url, "sse": target.transport == "sse",
+        "env": {"PATH": search_path(), **{name: value.reveal() for name, value in target.env.items()}},
+        "headers": {name: value.reveal() for name, value in target.headers.items()}, "revision": REVISION,
     }  # fmt: skip
-    cache = {name: os.environ[name] for name in ("UV_CACHE_DIR", "XDG_CACHE_HOME") if name in os.environ}
-    return {**cache, _VARIABLE: json.dumps(wanted)}
+    network = {name: value for name, value in os.environ.items() if target.url and name.lower() in _NETWORK}
+    return {**network, _VARIABLE: json.dumps(wanted)}
+
+
+# -- the refusal
+
+
+def supported(error: object) -> list[str] | None:
+    """The newer revisions that a JSON-RPC error says its server speaks and no older; `None` where it says no such thing.
+
+    Servers say it in different ways. The specification's is -32022 with `data.supported`; the Python SDK over HTTP asks for
+    what every request of the newer revision carries; others put `data.supported` to a code of their own.
+    """
+    if not isinstance(error, Mapping):
+        return None
+    data = error.get("data")
+    listed = data.get("supported") if isinstance(data, Mapping) else None
+    named = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    named = [each for each in named if re.fullmatch(r"\d{4}-\d\d-\d\d", each)][:5]
+    if named:
+        return None if min(named) < REVISION else named
+    told = error.get("code") == _REFUSED or _NEWER_ONLY in str(error.get("message"))
+    return [REVISION] if told else None
+
+
+def refusal(target: Target, spoken: list[str], ours: str) -> str:
+    """What to say where a server speaks only these revisions, and we `ours` and older."""
+    said = f"{target.name} ({target.where}) speaks only MCP {', '.join(spoken)}, this workbench {ours} and older"
+    if REVISION not in spoken:
+        return f"{said}; the bridge would speak {REVISION}, so there is no way to it yet."
+    return f"{said}. Reach it through the bridge: {line(target)}"
 
 
 def line(target: Target) -> str:
-    """What to type to reach the server through the bridge."""
-    return f"%mcp connect {target.name} --bridge {target.where if target.url else f'-- {target.where}'}"
+    """What to type to reach the server through the bridge. A value that is nobody's business is `VALUE`."""
+    words = ["%mcp", "connect", target.name, "--bridge"]
+    for name, value in target.env.items():
+        words += ["--env", name if os.environ.get(name) == value.reveal() else f"{name}=VALUE"]
+    for name in target.headers:
+        words += ["--header", f"{name}: VALUE"]
+    words += ["--cwd", target.cwd] if target.cwd else []
+    words += [word for root in target.roots for word in ("--root", str(root))]
+    words += ["--sse"] if target.transport == "sse" else []
+    words += [target.url] if target.url else ["--", *target.command]
+    return shlex.join(mask(word, target.secrets) for word in words)

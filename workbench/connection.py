@@ -8,10 +8,11 @@ becomes a sentence in `Offer.problems`, never an exception that loses the rest.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from . import bridge, decode, notices, sdk, stdio, wire
@@ -30,6 +31,7 @@ from .span import Span
 from .target import Target
 
 if TYPE_CHECKING:
+    import httpx
     from mcp import ClientSession
 
 __all__ = ["Connection", "Timed"]
@@ -37,6 +39,7 @@ __all__ = ["Connection", "Timed"]
 T = TypeVar("T")
 _METHOD_NOT_FOUND, _CONNECTION_CLOSED = -32601, -32000
 _MOST_PAGES = 10_000
+_LONGEST_REFUSAL = 1 << 16  # bytes of a status 400's body that are looked at
 _LONGEST = 2000  # characters of a server's error text; what is over is counted, not shown
 _CLOSE_SECONDS = 3.0
 _STREAM_SECONDS = (
@@ -67,6 +70,8 @@ class Connection:
         self.capabilities: Mapping[str, Any] = {}
         self.protocol: str | None = None
         self._process: stdio.Server | None = None
+        self._proxy: list[str] = []
+        self._refused: Any = None  # the JSON-RPC error in a status 400, which the SDK does not read
         self._session: ClientSession | None = None
         self.changed: Callable[[], None] = lambda: None
         """Called on the background loop when the server says that one of its lists has changed."""
@@ -125,6 +130,8 @@ class Connection:
 
     async def open(self) -> None:
         """Connect and shake hands. Raises `ConnectError`; nothing is left running then."""
+        if self.target.bridge:  # before the handshake's time runs: its environment may have to be made first
+            self._proxy = await bridge.prepared()
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(ready))
         try:
@@ -198,8 +205,7 @@ class Connection:
     async def _transport(self) -> AsyncIterator[tuple[Any, Any]]:
         headers = {name: value.reveal() for name, value in self.target.headers.items()}
         if self.target.bridge:
-            command = await bridge.prepared()
-            self._process = await stdio.Server.start(command, bridge.environment(self.target), None)
+            self._process = await stdio.Server.start(self._proxy, bridge.environment(self.target), None)
             async with wire.streams(self._process, self._server_ended) as streams:
                 yield streams
         elif self.target.transport == "stdio":
@@ -222,11 +228,23 @@ class Connection:
 
             seconds = self.target.timeout
             timeout = httpx.Timeout(seconds, read=max(_STREAM_SECONDS, 2 * seconds))  # ours ends a request, not httpx
+            hooks = {"response": [self._why_refused]}
             async with (
-                httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=True) as client,
+                httpx.AsyncClient(headers=headers, timeout=timeout, follow_redirects=True, event_hooks=hooks) as client,
                 streamable_http_client(str(self.target.url), http_client=client) as (read, write, _),
             ):
                 yield read, write
+
+    async def _why_refused(self, response: httpx.Response) -> None:
+        if response.status_code != 400 or self._session is not None:
+            return
+        body = b""
+        async for piece in response.aiter_bytes():
+            if len(body := body + piece) > _LONGEST_REFUSAL:
+                return
+        with suppress(ValueError, RecursionError):
+            answer = json.loads(body)
+            self._refused = answer.get("error") if isinstance(answer, dict) else None
 
     def _server_ended(self) -> None:
         self._ended = True
@@ -235,11 +253,11 @@ class Connection:
         """Why it could not be connected: what was tried, what was found, what to try next."""
         if isinstance(error, ConnectError | UsageError):
             return str(error)
-        if not self.target.bridge and getattr(getattr(error, "error", None), "code", None) == bridge.REFUSED:
-            return (
-                f"{self.name} ({self.target.where}) speaks only MCP {bridge.REVISION} or newer, this workbench 2025-11-25 and "
-                f"older. Reach it through the bridge: {bridge.line(self.target)}"
-            )
+        told = self._refused or (error.error.model_dump() if hasattr(error, "error") else None)  # an McpError's
+        if not self.target.bridge and (spoken := bridge.supported(told)):
+            from mcp.types import LATEST_PROTOCOL_VERSION
+
+            return bridge.refusal(self.target, spoken, LATEST_PROTOCOL_VERSION)
         if isinstance(error, NotConnected):
             found = "it ended before it had listed what it offers"
         elif isinstance(error, TimeoutError):

@@ -202,12 +202,21 @@ def connect(magics: Magics, options: Namespace) -> None:
         _offer_config(options.name)
     headers = dict(_pair(text, ":" if ":" in text.split("=")[0] else "=", "--header") for text in options.header)
     env = dict(_pair(text, "=", "--env") if "=" in text else (text, f"${{{text}}}") for text in options.env)
+    if options.bridge and (options.url or options.command):
+        _tell_of_bridge(magics.session)
     magics.session.connect(
         options.name or "", command=options.command, url=options.url, headers=headers, env=env, cwd=options.cwd,
         transport="sse" if options.sse else "http", timeout=options.timeout, bridge=options.bridge,
         roots=options.root,
     )  # fmt: skip
     _show(_status(magics.session, options.name))
+
+
+def _tell_of_bridge(session: Session) -> None:
+    from . import bridge
+
+    if session.loop.run(bridge.made()) is None:
+        _show("Making the bridge's environment, once: up to a minute, beside --timeout. Interrupt stops it.")
 
 
 def _connect_config(magics: Magics, options: Namespace) -> None:
