@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from mcp.types import Completion
 
 from tests.servers.script import Call, Reply
 from tests.servers.scripted import Scripted
-from workbench import Session
+from workbench import Session, completion, magics
 from workbench.content import Prompt, Template
 
 CUSTOMERS = [str(4471 + number) for number in range(20)]
@@ -107,3 +108,39 @@ def test_hostile_suggestions_are_bounded_and_on_one_line() -> None:
         assert len(found.values) == 99 and found.more, "what is absurdly long is left out"
         said = read(wb, "crm://{region}/customer/{id}")
     assert "two lines" in said and "\u202e" not in said and "\n" not in said and len(said) < 1500
+
+
+def tab(wb: Session, line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(magics, "current", lambda: SimpleNamespace(session=wb))
+    context: Any = SimpleNamespace(text_until_cursor=line)
+    return [each.text for each in completion.complete(context)["completions"]]
+
+
+def suggesting(*values: str) -> FastMCP:
+    made = FastMCP("s")
+    for number in range(3):
+        made.resource(f"crm://{number}/{{id}}", name=f"t{number}")(lambda id: id)
+
+    @made.prompt()
+    def review(language: str) -> str:
+        return language
+
+    @made.completion()
+    async def complete(_reference: Any, argument: Any, _context: Any) -> Completion:
+        return Completion(values=[value for value in values if value.startswith(argument.value)])
+
+    return made
+
+
+def test_tab_keeps_what_is_typed_and_escapes_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Session() as wb:
+        wb.connect("s", server=suggesting("a/b", "münchen"))
+        assert "crm://0/a%2Fb" in tab(wb, "%mcp read crm://", monkeypatch), "the template's own text is no value"
+        assert tab(wb, "%mcp read crm://0/mü", monkeypatch) == ["'crm://0/münchen'"]
+        assert tab(wb, "%mcp read crm://0/m%C3%BC", monkeypatch) == ["crm://0/m%C3%BCnchen"]
+
+
+def test_no_suggestion_of_tab_can_leave_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Session() as wb:
+        wb.connect("s", server=suggesting("py\nimport os; os.abort()  #", "x\u202ey", "python"))
+        assert tab(wb, "%mcp prompt review language=", monkeypatch) == ["language=python"]

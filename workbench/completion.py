@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
@@ -35,17 +36,19 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     before = line[: len(line) - len(last)].split()
     offered = [*words(before), *_from_servers(before, last)]
     # A word with blanks is offered in quotes, whether or not the first quote has been typed.
-    found = [word for word in offered if word.startswith(last) or word.strip("'").startswith(last)]
+    # One with a line break, which a server may suggest, would end the magic and go on as the cell's code.
+    typeable = [word for word in offered if word.isprintable()]
+    found = [word for word in typeable if word.startswith(last) or word.strip("'").startswith(last)]
     completions = [SimpleCompletion(text=word, type="param") for word in found]
     return {"completions": completions, "matched_fragment": last, "suppress": True}
 
 
 def _from_servers(before: list[str], last: str) -> list[str]:
     """What servers suggest: templates with their first placeholder filled in, and values of a prompt's arguments."""
-    session = magics.current().session
+    session, until = magics.current().session, time.monotonic() + _PATIENCE
     if before[:2] in (["%mcp", "read"], ["%mcp", "attach"]):
         near = [t for t in session.offer.templates if t.variables and _starts(t.uri, last)]
-        return [shlex.quote(uri) for t in near[:_TEMPLATES] for uri in _filled(session, t, last)]
+        return [shlex.quote(uri) for t in near[:_TEMPLATES] for uri in _filled(session, t, last, until)]
     if before[:2] == ["%mcp", "prompt"] and len(before) > 2:
         prompt = next((p for p in session.offer.prompts if p.name == before[2].strip("'\"")), None)
         name, sign, value = last.partition("=")
@@ -62,15 +65,18 @@ def _starts(template: str, typed: str) -> bool:
     return literal.startswith(typed) or typed.startswith(literal)
 
 
-def _filled(session: Session, template: Template, typed: str) -> list[str]:
-    """The template with its first placeholder filled in, up to the next one."""
+def _filled(session: Session, template: Template, typed: str, until: float) -> list[str]:
+    """The template with its first placeholder filled in, up to the next one; what is typed of it stays as it is."""
     literal, _, rest = template.uri.partition("{")
     operator = rest[:1] if rest[:1] in "+#./;?&" else ""
     after = rest.partition("}")[2].partition("{")[0]
     if operator or "," in rest.partition("}")[0]:
         return []  # more than one value, or a sign before it: the form of the catalog does that
-    found = session.complete(template, template.variables[0], typed.removeprefix(literal), seconds=_PATIENCE)
-    return [f"{literal}{quote(value, safe='')}{after}" for value in found.values]
+    start = typed[len(literal) :]
+    value = unquote(start)
+    found = session.complete(template, template.variables[0], value, seconds=max(0.0, until - time.monotonic()))
+    near = [each.removeprefix(value) for each in found.values if each.startswith(value)]
+    return [f"{literal}{start}{quote(each, safe='')}{after}" for each in near]
 
 
 def words(before: list[str]) -> Iterable[str]:
