@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import pytest
 from mcp.server.fastmcp import FastMCP
 from mcp.types import Completion
 
+from tests.servers import raw
 from tests.servers.script import Call, Reply
 from tests.servers.scripted import Scripted
-from workbench import Session, completion, magics
+from workbench import Session, completion, magics, suggest
+from workbench.content import Completion as Values
 from workbench.content import Prompt, Template
 
 CUSTOMERS = [str(4471 + number) for number in range(20)]
@@ -82,6 +87,133 @@ def test_a_model_whose_read_is_refused_learns_what_there_is(wb: Session, uri: st
         in said
     )
     assert "\n" not in said
+
+
+def test_what_is_filled_in_already_is_told_to_the_server() -> None:
+    made, told = FastMCP("s"), list[tuple[str, Any]]()
+    made.resource("crm://{region}/{id}/x", name="x")(lambda region, id: 1 / 0)
+
+    @made.completion()
+    async def complete(reference: Any, argument: Any, context: Any) -> Completion:
+        told.append((argument.name, context.arguments if context else None))
+        return Completion(values=["1"])
+
+    with Session() as wb:
+        wb.connect("s", server=made)
+        read(wb, "crm://k%C3%B6ln/7/x")
+        assert sorted(told) == [("id", {"region": "köln"}), ("region", {"id": "7"})]
+        told.clear()
+        read(wb, "crm://köln/{id}/x")
+        assert sorted(told) == [("id", {"region": "köln"}), ("region", {})]
+
+
+def test_one_variable_that_takes_too_long_does_not_lose_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suggest, "_SECONDS", 0.3)
+    made = FastMCP("s")
+    made.resource("crm://{region}/{id}", name="x")(lambda region, id: "")
+
+    @made.completion()
+    async def complete(reference: Any, argument: Any, context: Any) -> Completion:
+        if argument.name == "region":
+            await anyio.sleep_forever()
+        return Completion(values=["1"])
+
+    with Session() as wb:
+        wb.connect("s", server=made)
+        assert read(wb, "crm://{region}/{id}").endswith(" Values for id: 1.")
+
+
+def test_values_of_a_template_for_people_only_are_not_told_to_a_model(tmp_path: Path) -> None:
+    template = {"uriTemplate": "crm://{id}", "name": "x", "annotations": {"audience": ["user"]}}
+    with Session() as wb:
+        wb.connect("s", command=raw(_replies(tmp_path, [template], {"values": ["4471"]})))
+        assert wb.complete(entry(wb, "x"), "id").values == ("4471",)
+        for uri in ("crm://{id}", "crm://1"):
+            assert "4471" not in read(wb, uri)
+
+
+def _replies(folder: Path, templates: list[dict[str, Any]], completion: Any) -> Path:
+    info = {
+        "protocolVersion": "2025-11-25", "capabilities": {"resources": {}, "completions": {}},
+        "serverInfo": {"name": "r", "version": "1"},
+    }  # fmt: skip
+    answer = completion if completion is None or isinstance(completion, str) else {"completion": completion}
+    replies = {
+        "initialize": [info], "resources/templates/list": [{"resourceTemplates": templates}],
+        "completion/complete": [answer],
+    }  # fmt: skip
+    path = folder / "replies.json"
+    path.write_text(json.dumps(replies))
+    return path
+
+
+ERROR = '{{"jsonrpc": "2.0", "id": @ID@, "error": {{"code": {}, "message": "no"}}}}'
+
+
+@pytest.mark.parametrize(
+    "answered, values, total, more",
+    [
+        ({"values": ["a", 7, None, ["b"], "c"], "total": "many", "hasMore": "yes"}, ("a", "c"), None, False),
+        ({"values": "abc"}, (), None, False),
+        ({"values": ["a"], "total": True}, ("a",), None, False),
+        ({"values": ["a"], "total": -3, "hasMore": True}, ("a",), None, True),
+        ({"values": [str(i) for i in range(5000)]}, tuple(map(str, range(100))), None, True),
+        ({"values": ["x" * 1001, "x" * 1000]}, ("x" * 1000,), None, False),
+        ([], (), None, False),
+        (ERROR.format(-32601), (), None, False),
+        (ERROR.format(-32602), (), None, False),
+        (None, (), None, False),
+    ],
+)
+def test_a_completion_of_any_shape_is_read_or_is_none(
+    tmp_path: Path, answered: Any, values: tuple[str, ...], total: int | None, more: bool
+) -> None:
+    with Session() as wb:
+        wb.connect("s", command=raw(_replies(tmp_path, [{"uriTemplate": "x://{id}", "name": "x"}], answered)))
+        found = wb.complete(entry(wb, "x"), "id", seconds=0.3 if answered is None else 5.0)
+        assert (found.values, found.total, found.more) == (values, total, more)
+        assert wb.connections["s"].alive
+
+
+@pytest.mark.parametrize(
+    "uri, typed, found",
+    [
+        ("crm://customer/{id}/sub", "", ("id", "", {}, "crm://customer/", "{id}", "/sub")),
+        ("crm://customer/{id}/sub", "crm://cust", ("id", "", {}, "crm://customer/", "{id}", "/sub")),
+        ("crm://customer/{id}/sub", "crm://customer/44", ("id", "44", {}, "crm://customer/", "{id}", "/sub")),
+        ("crm://{r}/{id}", "crm://k%C3%B6ln/ü", ("id", "ü", {"r": "köln"}, "crm://k%C3%B6ln/", "{id}", "")),
+        ("f:///{+path}", "f:///a/b", ("path", "a/b", {}, "f:///", "{+path}", "")),
+        ("t://x{?query,since}", "t://x", ("query", "", {}, "t://x", "{?query}", "")),
+        ("t://x{?query,since}", "t://x?query=a", ("query", "a", {}, "t://x", "{?query}", "")),
+        ("t://x{/a*}", "t://x/b", ("a", "b", {}, "t://x", "{/a*}", "")),
+        ("t://{id:3}", "t://1", ("id", "1", {}, "t://", "{id:3}", "")),
+        ("t://x{?query,since}", "t://x?since=a", None),
+        ("crm://customer/{id}/sub", "crm://customer/44/sub", None),
+        ("crm://customer/{id}/sub", "docs://", None),
+        ("crm://{r}/{id}", "crm:///1", ("r", "/1", {}, "crm://", "{r}", "/")),
+        ("board://now", "board", None),
+        ("x://{,}", "x://", None),
+        ("x://{a}" + "y" * 9000, "x://", None),
+    ],
+)
+def test_where_somebody_is_who_types_a_templates_uri(uri: str, typed: str, found: tuple[Any, ...] | None) -> None:
+    where = suggest.gap(Template(server="s", name="t", uri=uri), typed)
+    assert (where and where[:6]) == found
+
+
+def test_values_are_filled_in_as_the_expression_says_and_what_is_typed_stays() -> None:
+    def typed(uri: str, *values: str, so_far: str = "") -> list[str]:
+        where = suggest.gap(Template(server="s", name="t", uri=uri), so_far)
+        assert where is not None
+        return suggest.expansions(where, Values(values=values))
+
+    assert typed("x://{id}/y", "a/b ü", "") == ["x://a%2Fb%20%C3%BC/y"]
+    assert typed("x://{id}/y", "ü/b", so_far="x://ü") == ["x://ü%2Fb/y"]
+    assert typed("x://{+path}", "ü/b c", "ü", so_far="x://ü") == ["x://ü/b%20c", "x://ü"]
+    assert typed("x://t{?q}", "üb", so_far="x://t?q=ü") == ["x://t?q=üb"]
+    assert typed("x://{+path}", "a/b ü") == ["x://a/b%20%C3%BC"]
+    assert typed("x://t{?q,since}", "a&b") == ["x://t?q=a%26b"]
+    assert typed("x://{a-b}", "1") == []  # no name that RFC 6570 knows
 
 
 def test_what_is_no_template_gets_no_suggestions(wb: Session) -> None:

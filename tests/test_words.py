@@ -103,8 +103,17 @@ def test_a_templates_variables_are_named_in_order() -> None:
 def test_filling_a_template_follows_rfc_6570_and_names_what_is_missing() -> None:
     assert catalog.fill("crm://customer/{id}/x", {"id": "a b/ü"}) == "crm://customer/a%20b%2F%C3%BC/x"
     assert catalog.fill("a://{template}{?q}", {"template": "1", "q": "2"}) == "a://1?q=2"
+    assert catalog.fill("f://{+path}", {"path": "a/b ü"}) == "f://a/b%20%C3%BC"  # its slashes are meant
     with pytest.raises(UsageError, match="needs values for: id"):
         catalog.fill("crm://customer/{id}/x", {"id": ""})
+    with pytest.raises(UsageError, match="no valid URI template"):
+        catalog.fill("x://{a b}", {"a b": "1"})
+
+
+@pytest.mark.parametrize("uri", ["docs://münchen/{x}", "file:///My Docs/{x}", "x://a|b/{x}{?y}"])
+def test_what_a_server_spelled_between_the_placeholders_stays_so(uri: str) -> None:
+    filled = catalog.fill(uri, {"x": "ü"})
+    assert filled.startswith(uri.split("{")[0]) and template(uri).matches(filled)
 
 
 @given(st.text(min_size=1, max_size=20).filter(lambda s: s.isprintable()))

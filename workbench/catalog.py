@@ -162,9 +162,11 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     parsed = Template(server="", uri=template, name="")
     if missing := [name for name in parsed.required if not values.get(name)]:
         raise UsageError(f"{template} needs values for: {', '.join(missing)}")
-    filled = uri_template.URITemplate(template).expand(
-        **{name: values[name] for name in parsed.variables if values.get(name)}
-    )
-    if filled is None:
-        raise UsageError(f"{template} is no valid URI template (RFC 6570)")
-    return str(filled)
+    given = {name: values[name] for name in parsed.variables if values.get(name)}
+    start, placeholders = parsed.pieces
+    try:
+        # One by one: the library would encode what stands between them, which is as the server spells it.
+        made = [(uri_template.URITemplate(f"{{{op}{names}}}").expand(**given), end) for op, names, end in placeholders]
+    except Exception as error:  # the library's errors have no base of their own
+        raise UsageError(f"{template} is no valid URI template (RFC 6570): {error}") from None
+    return start + "".join(f"{value or ''}{end}" for value, end in made)

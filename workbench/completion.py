@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent import futures
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from . import magics
+from . import magics, suggest
+from .content import Completion
 from .errors import UsageError
 from .pattern import PATTERNS
 
 if TYPE_CHECKING:
-    from .content import Template
+    from .content import Prompt
     from .sessions import Session
 
 __all__ = ["complete", "words"]
 
-_PATIENCE, _TEMPLATES = 0.5, 3  # seconds that a server has while somebody waits for TAB; templates that are asked for
+_PATIENCE, _TEMPLATES = 0.5, 3  # seconds that servers have while somebody waits for TAB; templates that are asked for
 MODELS = ("demo", "openai:", "anthropic:", "ollama:")
 
 
@@ -32,51 +32,89 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     line = context.text_until_cursor.rsplit("\n", 1)[-1].lstrip()
     if not line.startswith(("%mcp ", "%%agent ")):
         return {"completions": [], "suppress": False}
-    last = line.rsplit(" ", 1)[-1]
-    before = line[: len(line) - len(last)].split()
-    offered = [*words(before), *_from_servers(before, last)]
+    before, last = _cut(line)
+    typed = last.lstrip("'\"")
+    suggested = _from_servers(before, typed)
     # A word with blanks is offered in quotes, whether or not the first quote has been typed.
-    # One with a line break, which a server may suggest, would end the magic and go on as the cell's code.
-    typeable = [word for word in offered if word.isprintable()]
-    found = [word for word in typeable if word.startswith(last) or word.strip("'").startswith(last)]
-    completions = [SimpleCompletion(text=word, type="param") for word in found]
+    found = [w for w in words(before) if w.startswith(last) or w.strip("'").startswith(last)]
+    found += map(shlex.quote, suggested or ())
+    # One with a line break, which a server may list or suggest, would end the magic and go on as the cell's code.
+    found = [word for word in found if word.isprintable()]
+    if suggested is not None and last and not found:
+        found = [last]  # of nothing IPython would make a list of all its magics
+    completions = [SimpleCompletion(text=word, type="param") for word in dict.fromkeys(found)]
     return {"completions": completions, "matched_fragment": last, "suppress": True}
 
 
-def _from_servers(before: list[str], last: str) -> list[str]:
-    """What servers suggest: templates with their first placeholder filled in, and values of a prompt's arguments."""
-    session, until = magics.current().session, time.monotonic() + _PATIENCE
-    if before[:2] in (["%mcp", "read"], ["%mcp", "attach"]):
-        near = [t for t in session.offer.templates if t.variables and _starts(t.uri, last)]
-        return [shlex.quote(uri) for t in near[:_TEMPLATES] for uri in _filled(session, t, last, until)]
-    if before[:2] == ["%mcp", "prompt"] and len(before) > 2:
-        prompt = next((p for p in session.offer.prompts if p.name == before[2].strip("'\"")), None)
-        name, sign, value = last.partition("=")
-        if prompt is None or not sign:
-            return [f"{argument.name}=" for argument in prompt.arguments] if prompt else []
-        given = dict(word.split("=", 1) for word in before[3:] if "=" in word)
-        found = session.complete(prompt, name, value, given, seconds=_PATIENCE)
-        return [shlex.quote(f"{name}={each}") for each in found.values]
-    return []
+def _cut(line: str) -> tuple[list[str], str]:
+    """The words before the last one, without their quotes, and the last one as it is typed, perhaps behind an open quote."""
+    start, quote = 0, ""
+    for at, character in enumerate(line):
+        if character == quote:
+            quote = ""
+        elif not quote and character in "'\"":
+            quote = character
+        elif not quote and character == " ":
+            start = at + 1
+    with suppress(ValueError):  # a backslash at the end, say
+        return shlex.split(line[:start]), line[start:]
+    return line[:start].split(), line[start:]
 
 
-def _starts(template: str, typed: str) -> bool:
-    literal = template.split("{")[0]
-    return literal.startswith(typed) or typed.startswith(literal)
+def _from_servers(before: list[str], typed: str) -> list[str] | None:
+    """What servers suggest: templates filled in up to the next placeholder, and values of a prompt's arguments; `None` where
+    nobody has to be asked."""
+    command = magics.COMMANDS.get(before[1]) if len(before) > 1 else None
+    if command is None or before[0] != "%mcp" or _option(command, before[-1]) is not None:
+        return None
+    session = magics.current().session
+    arguments = _typed(command, before)
+    if before[1] in ("read", "attach") and not arguments:
+        gaps = [(t, found) for t in session.offer.templates if (found := suggest.gap(t, typed)) is not None][
+            :_TEMPLATES
+        ]
+        answers = _asked(session, [(t, found.name, found.value, found.given) for t, found in gaps])
+        return [uri for (_, found), each in zip(gaps, answers, strict=True) for uri in suggest.expansions(found, each)]
+    if before[1] == "prompt" and arguments:
+        prompt = next((p for p in session.offer.prompts if p.name == arguments[0]), None)
+        return _of_prompt(session, prompt, arguments[1:], typed) if prompt else []
+    return None
 
 
-def _filled(session: Session, template: Template, typed: str, until: float) -> list[str]:
-    """The template with its first placeholder filled in, up to the next one; what is typed of it stays as it is."""
-    literal, _, rest = template.uri.partition("{")
-    operator = rest[:1] if rest[:1] in "+#./;?&" else ""
-    after = rest.partition("}")[2].partition("{")[0]
-    if operator or "," in rest.partition("}")[0]:
-        return []  # more than one value, or a sign before it: the form of the catalog does that
-    start = typed[len(literal) :]
-    value = unquote(start)
-    found = session.complete(template, template.variables[0], value, seconds=max(0.0, until - time.monotonic()))
-    near = [each.removeprefix(value) for each in found.values if each.startswith(value)]
-    return [f"{literal}{start}{quote(each, safe='')}{after}" for each in near]
+def _typed(command: Any, before: list[str]) -> list[str]:
+    """The words behind the subcommand that are neither options nor their values."""
+    pairs = zip(before[2:], before[1:], strict=False)
+    return [word for word, previous in pairs if not word.startswith("--") and _option(command, previous) is None]
+
+
+def _of_prompt(session: Session, prompt: Prompt, arguments: list[str], typed: str) -> list[str]:
+    given = dict(word.split("=", 1) for word in arguments if "=" in word)
+    name, sign, value = typed.partition("=")
+    if not sign:
+        left = [argument.name for argument in prompt.arguments if argument.name not in given]
+        return [f"{each}=" for each in left if each.startswith(name)]
+    (found,) = _asked(session, [(prompt, name, value, given)])
+    return [f"{name}={each}" for each in found.values if each.startswith(value)]
+
+
+def _asked(session: Session, questions: list[tuple[Any, str, str, Mapping[str, str]]]) -> list[Completion]:
+    """The answers, in order, that come within the time that somebody waits for TAB; the others are empty.
+
+    Not by `Loop.run`: while that waits it may ask for what a person types.
+    """
+    jobs = [session.start_complete(*question, seconds=_PATIENCE) for question in questions]
+    futures.wait([job.future for job in jobs], 2 * _PATIENCE)
+    for job in jobs:
+        if not job.future.done():  # the loop itself is busy
+            job.cancel()
+    came = (job.future.done() and job.future.exception() is None for job in jobs)
+    return [job.future.result() if each else Completion() for job, each in zip(jobs, came, strict=True)]
+
+
+def _option(command: Any, word: str) -> Any:
+    """The option that this word is, where it takes a value."""
+    options = (action for action in command.parser._actions if word in action.option_strings)
+    return next((option for option in options if option.nargs != 0), None)
 
 
 def words(before: list[str]) -> Iterable[str]:
@@ -88,10 +126,11 @@ def words(before: list[str]) -> Iterable[str]:
         return []
     if "--config" in before:
         return _configured(before[before.index("--config") + 1 :])
-    options = {name: action for action in command.parser._actions for name in action.option_strings}
-    if (option := options.get(before[-1])) is not None and option.nargs != 0:
+    if (option := _option(command, before[-1])) is not None:
         return _values(option)
-    return [*_arguments(before[1] if len(before) > 1 else ""), *options]
+    options = [name for action in command.parser._actions for name in action.option_strings]
+    first = len(before) > 1 and not _typed(command, before)
+    return [*(_arguments(before[1]) if first else []), *options]
 
 
 def _configured(typed: list[str]) -> Iterable[str]:

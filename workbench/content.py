@@ -77,6 +77,13 @@ class Template(_Readable):
         """Those of `variables` that an expansion cannot do without; `{?query,since}` and its like may stay empty."""
         return tuple(name for operator, name in self._placeholders() if operator in ("", "+"))
 
+    @property
+    def pieces(self) -> tuple[str, list[tuple[str, str, str]]]:
+        """What stands before the first placeholder; then each one's operator, what is between its braces without that, and
+        what stands after it: `x://{+a}/{b,c}` is `"x://"` and `("+", "a", "/"), ("", "b,c", "")`."""
+        start, *rest = _EXPRESSION.split(self.uri)
+        return start, list(zip(rest[::3], rest[1::3], rest[2::3], strict=True))
+
     def _placeholders(self) -> Iterator[tuple[str, str]]:
         for operator, names in _EXPRESSION.findall(self.uri):
             for name in names.split(","):
@@ -88,11 +95,11 @@ class Template(_Readable):
         False for a template or URI of more than `LONGEST` characters. Never backtracks: the template is a server's, and
         as a regular expression it could take for ever.
         """
-        literal, *rest = _EXPRESSION.split(self.uri)
+        literal, placeholders = self.pieces
         if max(len(uri), len(self.uri)) > LONGEST or not uri.startswith(literal) or _EXPRESSION.search(uri):
             return False
         ends = 1 << len(literal)  # bit i: what was looked at of the template can end before character i of the URI
-        for operator, literal in zip(rest[::3], rest[2::3], strict=True):
+        for operator, _, literal in placeholders:
             ends = _after_literal(_after_gap(ends, operator, uri), literal, uri)
         return bool(ends >> len(uri) & 1)
 
@@ -213,7 +220,12 @@ class Part:
     @property
     def size(self) -> int:
         """Bytes; text counts as UTF-8."""
-        return len(self.data) if isinstance(self.data, bytes) else len(self.data.encode(errors="replace"))
+        return len(self.raw)
+
+    @property
+    def raw(self) -> bytes:
+        """What a file of it holds: the bytes as they are, text as UTF-8."""
+        return self.data if isinstance(self.data, bytes) else self.data.encode(errors="surrogatepass")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,8 +260,7 @@ class Content:
             if each.exists():
                 raise FileExistsError(f"{each} is there already; nothing was written. Give another name")
         for each, part in zip(paths, self.parts, strict=True):
-            data = part.data if isinstance(part.data, bytes) else part.data.encode(errors="surrogatepass")
-            each.write_bytes(data)
+            each.write_bytes(part.raw)
         return tuple(paths)
 
 

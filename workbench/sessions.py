@@ -420,10 +420,10 @@ class Session:
         return Completion()
 
     def start_complete(
-        self, entry: Template | Prompt, argument: str, value: str, given: Mapping[str, str]
+        self, entry: Template | Prompt, argument: str, value: str, given: Mapping[str, str], *, seconds: float = 5.0
     ) -> Job[Completion]:
         """`complete` without waiting, for callbacks that must not block."""
-        return self.loop.submit(self._complete(entry, argument, value, given, 5.0))
+        return self.loop.submit(self._complete(entry, argument, value, given, seconds))
 
     async def _prompt(self, name: str, arguments: Mapping[str, str], server: str | None) -> PromptResult:
         from . import lookup
