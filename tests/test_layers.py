@@ -14,7 +14,7 @@ import workbench
 PACKAGE = Path(workbench.__file__).parent
 LAYERS = [
     ["span", "content", "errors", "secret"],
-    ["pictures", "media", "tokens", "ledger", "portion", "catalog", "lookup", "inputs", "jsonc", "forms"],
+    ["pictures", "media", "tokens", "ledger", "portion", "catalog", "lookup", "inputs", "jsonc", "forms", "saving"],
     ["view", "turn", "target", "config", "entry"],
     [
         "sdk",

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import workbench.widget
+from workbench.content import Completion, Part
+from workbench.saving import LARGEST, files
 from workbench.widget import Catalog, CatalogRow, Trace
 
 HERE = Path(workbench.widget.__file__).parent
@@ -29,6 +31,7 @@ class FakeComm:
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
         if data["method"] == "custom":
             self.sent.append(data["content"])
+            self.buffers = list(buffers or [])
             self.heard()
 
     def heard(self) -> None: ...
@@ -155,9 +158,82 @@ def test_preview_and_notice_send_their_text_whole() -> None:
     made.preview("k", "A", "x" * 10, "10 of 20 characters")
     made.notice("<b>")
     assert made.comm.sent[1:] == [
-        {"kind": "preview", "key": "k", "title": "A", "text": "x" * 10, "note": "10 of 20 characters"},
+        {"kind": "preview", "key": "k", "title": "A", "text": "x" * 10, "note": "10 of 20 characters", "files": []},
         {"kind": "notice", "text": "<b>"},
     ]
+
+
+def previewed(*data: str | bytes) -> Catalog:
+    made = catalog(row("k"))
+    made.preview(
+        "k", "A", "text", "", files([Part(uri=f"x://{i}", mime="text/plain", data=d) for i, d in enumerate(data)])
+    )
+    return made
+
+
+def test_a_file_goes_out_when_it_is_asked_for_byte_for_byte_and_not_before() -> None:
+    made = previewed(b"\x00\xff", "ü")
+    assert sent(made)[-1]["files"] == [["0.txt", 2, None], ["1.txt", 2, None]]
+    assert made.comm.buffers == [] and b"\xff" not in str(made.get_state()).encode()
+    for number, data in enumerate((b"\x00\xff", "ü".encode())):
+        assert click(made, kind="save", key="k", number=number, token="t") == [{"kind": "file", "token": "t"}]
+        assert made.comm.buffers == [data]
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"number": 1}, {"number": -1}, {"number": "0"}, {"number": [0]}, {}, {"key": "other"}]
+)
+def test_a_file_that_is_not_there_is_answered_without_bytes(wanted: dict[str, Any]) -> None:
+    made = previewed(b"x")
+    asked = {"kind": "save", "key": "k", "token": 7, **({"number": 0} if "key" in wanted else {}), **wanted}
+    assert click(made, **asked) == [{"kind": "file", "token": "7"}]
+    assert made.comm.buffers == []
+
+
+def test_a_file_that_is_too_large_for_a_page_is_refused_with_the_reason() -> None:
+    made = previewed(bytes(LARGEST + 1))
+    assert sent(made)[-1]["files"][0][1:] == [LARGEST + 1, "is larger than the 20.0 MB that go to a page"]
+    click(made, kind="save", key="k", number=0, token="t")
+    assert made.comm.buffers == []
+
+
+def test_another_preview_lets_the_bytes_of_the_last_one_go() -> None:
+    made = previewed(b"x")
+    made.preview("k", "A", "described")
+    click(made, kind="save", key="k", number=0, token="t")
+    assert made.comm.buffers == []
+
+
+@pytest.mark.parametrize(
+    ("found", "options", "total"),
+    [
+        (Completion(values=("a", "b"), total=2), ["a", "b"], 2),
+        (Completion(values=("a",)), ["a"], 1),
+        (Completion(values=("a",), more=True), ["a"], None),
+        (Completion(values=("a",), total=500, more=True), ["a"], 500),
+        (Completion(values=("two\nlines", "\u202eodd", "\ud800", "<b>"), total=0), ["<b>"], 4),
+        (Completion(), [], 0),
+    ],
+)
+def test_suggestions_are_what_can_be_typed_and_say_how_many_there_are(
+    found: Completion, options: list[str], total: int | None
+) -> None:
+    made = catalog(row("t", variables=("id",)))
+    made.suggest("t", "id", "", found)
+    assert (sent(made)[-1]["options"], sent(made)[-1]["total"]) == (options, total)
+
+
+def test_typing_asks_for_suggestions_in_known_fields_only_and_a_failure_is_silent() -> None:
+    heard: list[dict[str, Any]] = []
+
+    def act(message: dict[str, Any]) -> None:
+        heard.append(message)
+        raise RuntimeError("the server is gone")
+
+    made = catalog(row("t", variables=("id", "since")), act=act)
+    assert click(made, kind="complete", key="t", name="id", values={"id": "4", "since": "x"}) == []
+    assert click(made, kind="complete", key="t", name="nobody", values={}) == []
+    assert heard == [{"kind": "complete", "key": "t", "name": "id", "values": {"id": "4", "since": "x"}}]
 
 
 def test_the_saved_output_holds_the_static_table_beside_the_view() -> None:

@@ -49,6 +49,8 @@ class CatalogRow:
     """What else its server says of it: when it was modified, how important it is, whom it is for."""
     icon: str | None = None
     """A picture that is safe to show: see `_icon`."""
+    required: tuple[str, ...] = ()
+    """Those of `variables` that cannot be left empty."""
 
 
 def _new(kind: Kind, server: str, uri: str, label: str = "", **more: Any) -> CatalogRow:
@@ -97,12 +99,14 @@ def _offered(offer: Offer) -> Iterable[CatalogRow]:
             mime=t.mime,
             description=t.description,
             variables=t.variables,
+            required=t.required,
             facts=_facts(t),
             icon=_icon(t),
         )
     for p in offer.prompts:
         names = tuple(argument.name for argument in p.arguments)
-        yield _new("prompt", p.server, p.name, p.label, description=p.description, variables=names)
+        needed = tuple(argument.name for argument in p.arguments if argument.required)
+        yield _new("prompt", p.server, p.name, p.label, description=p.description, variables=names, required=needed)
     for tool in offer.tools:
         yield _new("tool", tool.server, tool.name, tool.label, description=tool.description)
 

@@ -13,11 +13,12 @@ from IPython.display import display
 
 from . import catalog
 from .catalog import CatalogRow, Kind
-from .content import PromptResult, harmless, visible
+from .content import Part, PromptResult, harmless, visible
 from .errors import Stopped, UsageError
 from .forms import Field, Request
 from .graph import Call, Verdict
 from .media import human_size
+from .saving import MOST, files
 from .span import Span
 from .tools import prompt_text
 from .view import html, text
@@ -119,7 +120,7 @@ class Board:
 
         def finished() -> None:
             if job.future.exception() is None:
-                self.widget.suggest(entry.key, name, typed, job.future.result().values)
+                self.widget.suggest(entry.key, name, typed, job.future.result())
 
         job.future.add_done_callback(lambda _: self._main.call_soon_threadsafe(finished))
 
@@ -135,7 +136,8 @@ class Board:
     def _show_prompt(self, entry: CatalogRow, result: PromptResult) -> None:
         text = prompt_text(result)
         more = f"; {len(text) - PREVIEW:,} more characters are not shown here" if len(text) > PREVIEW else ""
-        self.widget.preview(entry.key, entry.label, harmless(text[:PREVIEW]), f"as it expands{more}")
+        parts = [x for message in result.messages for x in message.items if isinstance(x, Part)]
+        self.widget.preview(entry.key, entry.label, harmless(text[:PREVIEW]), f"as it expands{more}", files(parts))
 
     def _attached(self, entry: CatalogRow, uri: str) -> None:
         if entry.kind == "template":  # what was attached has another row, perhaps out of sight
@@ -143,7 +145,12 @@ class Board:
 
     def _show(self, key: str, content: Any) -> None:
         shown_text, note = plain(content)
-        self.widget.preview(key, f"{content.uri} ({human_size(content.size)})", shown_text, note)
+        if len(content.parts) > MOST:
+            note = "; ".join(
+                x for x in (note, f"the first {MOST} of {len(content.parts):,} parts can be saved here") if x
+            )
+        title = f"{content.uri} ({human_size(content.size)})"
+        self.widget.preview(key, title, shown_text, note, files(content.parts))
 
     def _describe(self, entry: CatalogRow) -> str:
         offer = self._session.offer

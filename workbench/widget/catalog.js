@@ -65,38 +65,36 @@ export function expand(template, values) {
   });
 }
 
-// Variables that an expansion cannot do without; those of the other operators may be left out.
-function required(row) {
-  if (row.kind !== "template") return [];
-  const all = [...row.uri.matchAll(EXPRESSION)].filter(found => found[1] === "" || found[1] === "+");
-  return all.flatMap(found => found[2].split(",").map(named)).filter(name => row.variables.includes(name));
-}
-
-let lists = 0;  // an input finds its suggestions by an id
-
 // As Python's shlex reads it back.
 const quoted = text => /^[^\s'"\\]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
 
+// Bytes of no type, under a name that Python has made safe: the browser writes a file and opens nothing.
+function download(name, buffer) {
+  const url = URL.createObjectURL(new Blob([buffer], { type: "application/octet-stream" }));
+  mk("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
 // What a model instance knows, shared by its views.
 class Store {
-  values = new Map(); suggestions = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set();
+  values = new Map(); suggestions = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set(); saving = new Map();
 
   constructor() { this.empty(); }
   empty() {
     Object.assign(this, { rows: [], index: new Map(), servers: new Set(), uris: new Map(), held: 0 });
     for (const view of this.views) view.chosen = -1;
   }
-  put(at, [key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, facts, icon]) {
+  put(at, [key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, facts, icon, required]) {
     const old = this.rows[at];
     if (old) this.uris.set(old.uri, this.uris.get(old.uri) - 1);
     else this.held++;
     const search = [server, kind, label, uri, mime, description].join("\n").toLowerCase();
-    this.rows[at] = { key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, facts, icon, search };
+    this.rows[at] = { key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, facts, icon, required, search };
     this.index.set(key, at);
     this.servers.add(server);
     this.uris.set(uri, (this.uris.get(uri) ?? 0) + 1);
   }
-  receive(message) {
+  receive(message, buffers) {
     const { kind, key } = message;
     if (kind === "rows") {
       if (message.from === 0) this.empty();
@@ -111,6 +109,7 @@ class Store {
       else return this.tell("row");
     } else if (kind === "preview") this.preview = message;
     else if (kind === "suggest") return this.suggestions.get(key + "\n" + message.name)?.(message);
+    else if (kind === "file") this.saved(message.token, buffers[0]);
     else if (kind === "notice") this.notice = message.text;
     if (kind === "preview" || kind === "done") this.busy.delete(key);
     this.tell(kind === "rows" || kind === "update" ? "rows" : "row");
@@ -131,7 +130,7 @@ class Store {
   filled(row) { return Object.fromEntries(row.variables.map(name => [name, this.values.get(row.key)?.get(name) ?? ""])); }
   missing(row) {
     const filled = this.filled(row);
-    return required(row).filter(name => !filled[name]);
+    return row.required.filter(name => !filled[name]);
   }
   act(kind, row) {
     if (this.busy.has(row.key)) return;
@@ -145,12 +144,29 @@ class Store {
     this.suggestions.set(row.key + "\n" + name, show);
     this.completing = setTimeout(() => this.send({ kind: "complete", key: row.key, name, values: this.filled(row) }), 200);
   }
+  // Every page that shows this notebook hears the bytes; the one that knows the token has asked for them.
+  save(number) {
+    const token = String(Math.random()), preview = this.preview, name = preview.files[number][0];
+    this.saving.set(token, { preview, name });
+    preview.said = `Saving ${name}…`;
+    this.send({ kind: "save", key: preview.key, number, token });
+    this.tell("row");
+  }
+  saved(token, buffer) {
+    const { preview, name } = this.saving.get(token) ?? {};
+    if (!preview) return;
+    this.saving.delete(token);
+    if (buffer) download(name, buffer);
+    preview.said = buffer ? `${name} went to the browser's downloads` : `${name} is not at hand any more: preview it again`;
+  }
   line(verb, row) {
     if (this.missing(row).length) return `Fill in ${this.missing(row).join(", ")} to get the line.`;
-    const uri = row.kind === "template" ? expand(row.uri, this.filled(row)) : row.uri;
-    if (visible(uri) !== uri || /[\r\n\t\ufffd]/.test(uri)) return "No magic line can name this URI: it holds characters that cannot be typed.";
+    const filled = this.filled(row), given = row.kind === "prompt" ? row.variables.filter(name => filled[name]) : [];
+    const words = [row.kind === "template" ? expand(row.uri, filled) : row.uri, ...given.map(name => `${name}=${filled[name]}`)];
+    if (words.some(word => visible(word) !== word || /[\r\n\t\ufffd]/.test(word)))
+      return `No magic line can name this${row.kind === "prompt" ? "" : " URI"}: it holds characters that cannot be typed.`;
     const server = this.uris.get(row.uri) > 1 ? ` --server ${quoted(row.server)}` : "";
-    return `%mcp ${verb} ${quoted(uri)}${server}`;
+    return `%mcp ${verb} ${words.map(quoted).join(" ")}${server}`;
   }
 }
 
@@ -190,6 +206,72 @@ class Slot {
   }
 }
 
+// One variable to fill in, and what its server suggests: a combobox, as the ARIA practices describe it. Not a `datalist`:
+// no test can work one by keyboard, and Firefox shows none where the browser's own memory is switched off.
+let lists = 0;
+class Field {
+  constructor(name, needed, value) {
+    const called = clip(name, 100), id = `wb-options-${++lists}`;
+    this.input = mk("input", { type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", "aria-autocomplete": "list", "aria-expanded": false, "aria-controls": id });
+    this.input.required = needed;
+    this.input.value = value;
+    // On top of the page: were it between the fields, a click on what is below would miss, since the click also closes it.
+    this.list = mk("div", { popover: "manual", role: "listbox", id, class: "wb-options", "aria-label": `Suggested for ${visible(called)}` });
+    const label = mk("label", {}, needed ? `${called} *` : called);
+    label.append(this.input);
+    this.el = mk("div", { class: "wb-field" });
+    this.el.append(label, this.list);
+    this.input.onfocus = () => this.wanted();
+    this.input.oninput = () => { this.offer([]); this.changed(this.input.value); this.wanted(); };
+    this.input.onblur = () => this.offer([]);
+    this.input.onkeydown = event => this.key(event);
+    this.list.onmousedown = event => event.preventDefault();  // the field keeps the focus
+    this.list.onclick = event => this.take([...this.list.children].indexOf(event.target));
+    this.away = event => { if (event.target !== this.list) this.offer([]); };
+    Object.assign(this, { values: [], active: -1 });
+  }
+  offer(values) {
+    if (!values.length && !this.values.length) return;
+    Object.assign(this, { values, active: -1 });
+    this.list.replaceChildren(...values.map((value, i) => mk("div", { role: "option", id: `${this.list.id}-${i}`, "aria-selected": "false" }, clip(value, 300))));
+    this.list.togglePopover(values.length > 0);
+    if (values.length) this.place();
+    window[values.length ? "addEventListener" : "removeEventListener"]("scroll", this.away, true);
+    this.input.setAttribute("aria-expanded", values.length > 0);
+    this.input.removeAttribute("aria-activedescendant");
+  }
+  place() {
+    const { left, top, bottom, width } = this.input.getBoundingClientRect(), height = this.list.offsetHeight;
+    const above = bottom + height > window.innerHeight && top > height;
+    Object.assign(this.list.style, { left: `${left}px`, top: `${above ? top - height : bottom}px`, minWidth: `${width}px` });
+  }
+  mark(k) {
+    const options = this.list.children;
+    options[this.active]?.setAttribute("aria-selected", "false");
+    this.active = (k + options.length) % options.length;
+    options[this.active].setAttribute("aria-selected", "true");
+    options[this.active].scrollIntoView({ block: "nearest" });
+    this.input.setAttribute("aria-activedescendant", options[this.active].id);
+  }
+  take(k) {
+    if (k < 0) return;
+    this.input.value = this.values[k];
+    this.offer([]);
+    this.changed(this.input.value);
+  }
+  key(event) {
+    const open = this.values.length > 0;
+    if (event.key === "Enter" && this.active >= 0) this.take(this.active);
+    else if (event.key === "Enter") { this.offer([]); this.entered(); }
+    else if (event.key === "ArrowDown") open ? this.mark(this.active + 1) : this.wanted();
+    else if (event.key === "ArrowUp" && open) this.mark(this.active < 0 ? -1 : this.active - 1);
+    else if (event.key === "Escape" && open) this.offer([]);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}
+
 // The area beneath the table for the active row: everything whole, fields to fill in, the preview.
 class Detail {
   constructor(store, act) {
@@ -202,15 +284,17 @@ class Detail {
     this.about = mk("div", { class: "wb-about", tabindex: 0, role: "region", "aria-label": "URI and description" });
     this.reason = mk("div", { class: "wb-reason", tabindex: -1 });
     this.fields = mk("div", { class: "wb-fields" });
+    this.hint = mk("div", { class: "wb-note", role: "status" });
     this.main = mk("button", { type: "button" });
     this.look = mk("button", { type: "button" }, "Preview");
     this.note = mk("div", { class: "wb-note", role: "status" });
     this.text = mk("pre", { class: "wb-text", tabindex: 0, role: "region", "aria-label": "Preview" });
+    this.files = mk("div", { class: "wb-buttons wb-files" });
     const buttons = mk("div", { class: "wb-buttons" });
     buttons.append(this.main, this.look);
     this.main.onclick = () => this.act(verb(this.row), this.row);
     this.look.onclick = () => this.act("preview", this.row);
-    this.el.append(this.icon, this.title, this.facts, this.reason, this.about, this.fields, buttons, this.note, this.text);
+    this.el.append(this.icon, this.title, this.facts, this.reason, this.about, this.fields, this.hint, buttons, this.note, this.text, this.files);
   }
   show(row, busy) {
     this.el.hidden = !row;
@@ -228,31 +312,41 @@ class Detail {
     // Not `disabled`: that would throw the focus out of the widget. The store ignores clicks while busy.
     for (const button of [this.main, this.look]) button.setAttribute("aria-disabled", busy);
     const preview = this.store.preview?.key === row.key ? this.store.preview : null;
-    this.note.textContent = busy ? "Asked; waiting for the kernel…" : preview ? visible([preview.title, preview.note].filter(Boolean).join(" · ")) : "";
+    this.note.textContent = busy ? "Asked; waiting for the kernel…" : preview ? visible([preview.title, preview.note, preview.said].filter(Boolean).join(" · ")) : "";
     this.text.hidden = !preview;
-    if (this.drawn !== preview) this.text.textContent = visible(preview?.text);
+    if (this.drawn !== preview) {
+      this.text.textContent = visible(preview?.text);
+      this.files.replaceChildren(...(preview?.files ?? []).map((file, i) => this.file(file, i)));
+    }
     this.drawn = preview;
+  }
+  file([name, size, refused], number) {
+    if (refused) {
+      const line = attachable(this.row) ? this.store.line("read", this.row) : "";
+      return mk("span", { class: "wb-note" }, `${name} (${bytes(size)}) ${refused}${line.startsWith("%mcp") ? `: ${line} --save FILE` : ""}`);
+    }
+    const button = mk("button", { type: "button" }, `Save ${name} (${bytes(size)})`);
+    button.onclick = () => this.store.save(number);
+    return button;
   }
   fill(row) {
     this.key = row.key;
     if (!this.store.values.has(row.key)) this.store.values.set(row.key, new Map());
-    const values = this.store.values.get(row.key), needed = required(row);
+    const values = this.store.values.get(row.key), needed = row.required;
+    this.hint.textContent = "";
     this.fields.replaceChildren(...row.variables.map(name => {
-      const label = mk("label", {}, needed.includes(name) ? `${clip(name, 100)} *` : clip(name, 100));
-      const input = mk("input", { type: "text", autocomplete: "off", spellcheck: "false" });
-      input.required = needed.includes(name);
-      input.value = values.get(name) ?? "";
-      const list = mk("datalist", { id: `wb-${++lists}` });
-      input.setAttribute("list", list.id);
-      const suggest = () => this.store.complete(row, name, ({ value, options }) => {
-        if (value === input.value) list.replaceChildren(...options.map(option => mk("option", { value: option })));
-      });
-      input.onfocus = suggest;
-      input.oninput = () => { values.set(name, input.value); suggest(); this.store.tell("row"); };
-      input.onkeydown = event => { if (event.key === "Enter") this.act("preview", this.row); };
-      label.append(input, list);
-      return label;
+      const field = new Field(name, needed.includes(name), values.get(name) ?? "");
+      field.changed = value => { values.set(name, value); this.store.tell("row"); };
+      field.wanted = () => this.store.complete(row, name, answer => this.suggested(field, name, answer));
+      field.entered = () => this.act("preview", this.row);
+      return field.el;
     }));
+  }
+  suggested(field, name, { value, options, total }) {
+    if (value !== field.input.value || !field.input.matches(":focus")) return;  // it comes too late
+    field.offer(options.filter(option => option !== value));
+    const more = total === options.length ? "" : total === null ? "; there are more" : ` of ${number(total)}`;
+    this.hint.textContent = options.length ? visible(`${options.length}${more} suggested for ${clip(name, 100)}`) : "";
   }
   ask() { [...this.fields.querySelectorAll("input")].find(input => !input.value)?.focus(); }
 }
@@ -384,9 +478,10 @@ class View {
     const count = store.total === null || store.held < store.total ? `Loading… ${number(store.held)} rows` : `${number(order.length)} of ${number(store.total)}`;
     const info = [count, visible(store.notice)].filter(Boolean).join(" · ");
     if (this.info.textContent !== info) this.info.textContent = info;
-    const lines = row && attachable(row) ? [verb(row), "read"].map(v => store.line(v, row)) : [];
+    const verbs = !row || row.kind === "tool" ? [] : row.kind === "prompt" ? ["prompt"] : [verb(row), "read"];
+    const lines = verbs.map(v => store.line(v, row));
     this.line.forEach((node, i) => {
-      node.hidden = !lines.length || (i > 0 && lines[i] === lines[0]);
+      node.hidden = i >= lines.length || (i > 0 && lines[i] === lines[0]);
       if (node.textContent !== lines[i]) node.textContent = lines[i] ?? "";
     });
     this.none.hidden = lines.length > 0;
@@ -404,7 +499,8 @@ class View {
     this.focus();
   }
   act(kind, row) {
-    if (kind !== "detach" && this.store.missing(row).length) this.detail.ask();
+    // A prompt with nothing filled in is described instead.
+    if (attachable(row) && kind !== "detach" && this.store.missing(row).length) this.detail.ask();
     else this.store.act(kind, row);
   }
   click(event) {
@@ -473,7 +569,7 @@ export default () => {
     // Here and not in render: what is sent before the display would be lost.
     initialize({ model }) {
       store.send = message => model.send(message);
-      model.on("msg:custom", message => store.receive(message));
+      model.on("msg:custom", (message, buffers) => store.receive(message, buffers));
       store.wait();
       const home = model.get("home"), leave = home ? settle(store, home) : () => {};
       model.on("comm_live_update", leave);  // the kernel was restarted: nobody would answer a click

@@ -18,7 +18,8 @@ import anywidget
 import traitlets
 
 from ..catalog import CatalogRow
-from ..content import clean
+from ..content import Completion, clean
+from ..saving import File
 
 __all__ = ["Catalog", "CatalogRow"]
 
@@ -53,6 +54,7 @@ class Catalog(anywidget.AnyWidget):
     ) -> None:
         super().__init__(home=home)
         self._act, self._static = act, dict(static)
+        self._previewed: tuple[str, Sequence[File]] = ("", ())
         self.on_msg(self._clicked)
         self.replace(rows)
 
@@ -70,15 +72,33 @@ class Catalog(anywidget.AnyWidget):
         self._rows[clean(row.key)] = row
         self.send({"kind": "update", "row": _wire(row)})
 
-    def preview(self, key: str, title: str, text: str, note: str = "") -> None:
-        """Show `text` beneath the table, as text; `note` says what was shortened, and by how much."""
-        self.send(clean({"kind": "preview", "key": key, "title": title, "text": text, "note": note}))
+    def preview(self, key: str, title: str, text: str, note: str = "", files: Sequence[File] = ()) -> None:
+        """Show `text` beneath the table, as text; `note` says what was shortened, and by how much.
 
-    def suggest(self, key: str, name: str, value: str, options: Sequence[str]) -> None:
-        """Offer `options` in the field `name` of a row, as long as it holds `value`."""
+        `files` can be saved from there. Their bytes stay here until somebody asks for them, and until the next preview.
+        """
+        self._previewed = clean(key), files
+        told = [[file.name, file.part.size, file.refused] for file in files]
+        self.send(clean({"kind": "preview", "key": key, "title": title, "text": text, "note": note, "files": told}))
+
+    def _save(self, content: Mapping[str, Any]) -> None:
+        """The bytes of one file, to the page that asked: all that show this notebook hear it, and `token` tells them apart.
+
+        Without bytes where there is no such file any more.
+        """
+        (key, files), number = self._previewed, content.get("number")
+        chosen = [file for i, file in enumerate(files) if i == number and content.get("key") == key]
+        buffers = [file.part.raw for file in chosen if not file.refused]
+        self.send({"kind": "file", "token": str(content.get("token"))}, buffers=buffers)
+
+    def suggest(self, key: str, name: str, value: str, found: Completion) -> None:
+        """Offer what a server suggests in the field `name` of a row, as long as it holds `value`."""
         # What cannot be typed cannot be chosen either: another string would be sent than was shown.
-        shown = [option for option in options if option.isprintable()]
-        self.send(clean({"kind": "suggest", "key": key, "name": name, "value": value, "options": shown}))
+        shown = [option for option in found.values if option.isprintable()]
+        total = max(found.total or 0, len(found.values)) if found.total is not None or not found.more else None
+        self.send(
+            clean({"kind": "suggest", "key": key, "name": name, "value": value, "options": shown, "total": total})
+        )
 
     def notice(self, text: str) -> None:
         """One line for the person, read out by screen readers; an empty text takes it away."""
@@ -96,6 +116,9 @@ class Catalog(anywidget.AnyWidget):
             return
         if content.get("kind") == "settled":
             self.settled = True
+            return
+        if content.get("kind") == "save":
+            self._save(content)
             return
         row = self._rows.get(content.get("key", ""))
         if (
