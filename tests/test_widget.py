@@ -387,6 +387,18 @@ def test_a_reloaded_page_hears_every_event_again() -> None:
     assert click(made, kind="hello") == [{"kind": "batch", "from": 0, "events": [text("a"), asked()]}]
 
 
+def test_a_reloaded_page_hears_of_a_row_once_where_it_was_first_and_counts_as_before() -> None:
+    made = trace()
+    rows = [{"kind": "row", "id": "slow", "figures": str(n)} for n in range(1000)]
+    for event in (rows[0], {"kind": "row", "id": "other"}, *rows[1:]):
+        made.event(event)
+    (again,) = click(made, kind="hello")
+    assert again["events"][:2] == [rows[-1], {"kind": "row", "id": "other"}]
+    assert again["events"][2:] == [{"kind": "row before"}] * 999
+    made.event(text("next"))
+    assert sent(made)[-1]["from"] == len(again["events"]), "else the page would think that it had missed something"
+
+
 def test_nothing_is_sent_once_the_trace_is_closed() -> None:
     async def run() -> list[dict[str, Any]]:
         made = trace()

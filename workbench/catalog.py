@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,7 +15,8 @@ from .span import Span
 __all__ = ["CatalogRow", "Kind", "cells", "fill", "rows"]
 
 Kind = Literal["resource", "template", "prompt", "tool"]
-State = Literal["", "attached", "read", "failed"]
+State = Literal["", "attached", "changed", "read", "failed"]
+"""`changed`: it is attached, its server says that it has changed since, and the next turn reads it again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +113,11 @@ def _offered(offer: Offer) -> Iterable[CatalogRow]:
 
 
 def rows(
-    offer: Offer, attached: Iterable[tuple[str, str]], spans: Iterable[Span], kinds: Iterable[Kind]
+    offer: Offer,
+    attached: Iterable[tuple[str, str]],
+    spans: Iterable[Span],
+    kinds: Iterable[Kind],
+    changed: Collection[tuple[str, str]] = (),
 ) -> dict[str, CatalogRow]:
     """All entries of these kinds by key, with their state. What was read through a template or a link has a row too.
 
@@ -128,7 +133,8 @@ def rows(
             _note(found, span)
     for server, uri in attached:
         before = found.get(f"resource {server} {uri}") or _new("resource", server, uri)
-        found[before.key] = replace(before, state="attached", reason=None)
+        state: State = "changed" if (server, uri) in changed else "attached"
+        found[before.key] = replace(before, state=state, reason=None)
     return found
 
 

@@ -11,8 +11,8 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from . import bridge, decode, notices, sdk, stdio, wire
@@ -24,8 +24,8 @@ from .content import (
 )  # fmt: skip
 from .errors import ConnectError, NotConnected, RequestTimeout, ServerError, UsageError
 from .forms import Refusal
-from .notices import Log
-from .recorder import current, describe, opened
+from .limits import Limits
+from .recorder import describe, opened
 from .secret import mask
 from .span import Span
 from .target import Target
@@ -73,17 +73,13 @@ class Connection:
         self._proxy: list[str] = []
         self._refused: Any = None  # the JSON-RPC error in a status 400, which the SDK does not read
         self._session: ClientSession | None = None
-        self.changed: Callable[[], None] = lambda: None
-        """Called on the background loop when the server says that one of its lists has changed."""
         self.asked: Callable[[Connection, str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _nobody
         """What answers the server's own requests, for forms and samples; may raise `Refusal`."""
-        self.log = Log()
-        self.updated: Callable[[str], None] = lambda uri: None
-        """Called on the background loop when the server says that a resource has changed that we have subscribed to."""
-        self._subscribed: set[str] = set()
-        self._calls: dict[asyncio.Timeout, Span | None] = {}
-        self._pauses = 0
-        self._left: dict[asyncio.Timeout, float] = {}
+        self.notices = notices.Notices(self.mask)
+        """What the server tells beside its answers."""
+        self.level: str | None = None
+        """The least urgent level of log messages that was asked for; `None` leaves it to the server."""
+        self._limits = Limits()
         self._closing = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
         self._ended = False
@@ -126,6 +122,11 @@ class Connection:
     def mask(self, text: str) -> str:
         return mask(text, self.target.secrets)
 
+    @property
+    def log(self) -> notices.Log:
+        """The server's last log messages."""
+        return self.notices.log
+
     # -- life
 
     async def open(self) -> None:
@@ -161,14 +162,8 @@ class Connection:
             # What the HTTP transport cannot make sense of (a web page, say) arrives here, and the request would wait on.
             if isinstance(message, Exception) and self.target.url and not ready.done():
                 ready.set_exception(message)
-            method = getattr(getattr(message, "root", None), "method", None)
-            if isinstance(method, str) and method.endswith("/list_changed"):
-                self.changed()
-            elif method == "notifications/resources/updated":
-                self._told_of(str(message.root.params.uri))  # type: ignore[attr-defined]
-
-        async def logged(params: Any) -> None:
-            self.log.add(str(params.level), params.logger, params.data)
+            if (said := getattr(message, "root", None)) is not None:
+                self.notices.take(said.method, said.params)
 
         try:
             async with self._transport() as (read, write):
@@ -176,9 +171,7 @@ class Connection:
                 asks = wire.asks(lambda method, params: self.asked(self, method, params)) | wire.roots(
                     self.target.roots
                 )
-                client = wire.session_type()(
-                    read, write, message_handler=incoming, logging_callback=logged, client_info=info, **asks
-                )
+                client = wire.session_type()(read, write, message_handler=incoming, client_info=info, **asks)
                 async with client as session:
                     answer = await session.initialize()
                     self.capabilities = answer.capabilities.model_dump(exclude_none=True)
@@ -195,9 +188,7 @@ class Connection:
                 self._failure = f"The connection failed: {self.mask(describe(_plain(error)))}."
         finally:
             self._ended = True
-            for limit in self._calls:  # the SDK leaves those waiting whose answers can no longer come
-                if not limit.expired():
-                    limit.reschedule(asyncio.get_running_loop().time())
+            self._limits.end()  # the SDK leaves those waiting whose answers can no longer come
             if not ready.done():
                 ready.set_exception(ConnectionError("the connection closed during the handshake"))
 
@@ -316,26 +307,27 @@ class Connection:
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, follow: bool = False
     ) -> dict[str, Any]:
-        """One request, as plain data both ways; `follow` writes its progress into the span around it.
+        """One request, as plain data both ways; `follow` asks for its progress and writes it into the span around it.
 
+        Each time that it has come further, the timeout begins anew, up to ten timeouts in all (`limits.py`).
         Raises `ServerError`, `RequestTimeout` or `NotConnected`.
         """
         import anyio
         from mcp.shared.exceptions import McpError
 
-        session, seconds = self.session, self.target.timeout
+        session = self.session
         try:
             # Around the whole of it: the SDK's own timeout begins when the request is written, which may never be.
-            async with self._limited(seconds), wire.cancelling(session):
-                told = notices.follow(opened(), self.mask) if follow else None
-                answer = await session.send_request(
-                    wire.request(method, params), wire.answer_type(), progress_callback=told
-                )
+            async with self._limits.limited(self.target.timeout) as limit, wire.cancelling(session) as number:
+                request = wire.request(method, params, number if follow else None)
+                told = self.notices.listening(number, notices.follow(opened()), limit.extend)
+                with told if follow else nullcontext():
+                    answer = await session.send_request(request, wire.answer_type())
         except TimeoutError:
             if self._ended:
                 raise NotConnected(await self._died()) from None
             raise RequestTimeout(
-                f"{self.name} did not answer {method} within {seconds:g} s; the connection is still open. "
+                f"{self.name} did not answer {method} within {limit.given:.3g} s; the connection is still open. "
                 f"Connect again with a longer --timeout if it needs more."
             ) from None
         except McpError as error:
@@ -347,37 +339,14 @@ class Connection:
             raise NotConnected(await self._died()) from None
         return dict(answer.model_extra or {})
 
-    @asynccontextmanager
-    async def _limited(self, seconds: float) -> AsyncIterator[None]:
-        async with asyncio.timeout(None if self._pauses else seconds) as limit:
-            self._calls[limit] = current()
-            try:
-                yield
-            finally:
-                del self._calls[limit]
-
     @property
     def callers(self) -> tuple[Span | None, ...]:
         """The spans of the requests that this server has not answered yet: one of them made it ask, if it asks."""
-        return tuple(self._calls.values())
+        return self._limits.callers
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """While the server waits for us, for a person or for a model, its own time to answer does not run."""
-        now = asyncio.get_running_loop().time
-        self._pauses += 1
-        for limit in self._calls if self._pauses == 1 else ():
-            if (when := limit.when()) is not None and not limit.expired():
-                self._left[limit] = when - now()
-                limit.reschedule(None)
-        try:
-            yield
-        finally:
-            self._pauses -= 1
-            for limit in self._calls if not self._pauses else ():
-                if limit.when() is None and not limit.expired():
-                    limit.reschedule(now() + self._left.get(limit, self.target.timeout))
-            self._left = self._left if self._pauses else {}
+        return self._limits.paused()
 
     async def _died(self) -> str:
         self._ended = True
@@ -434,27 +403,35 @@ class Connection:
 
     # -- being told of changes
 
-    @property
-    def tells(self) -> bool:
-        """Whether the server declares that it tells when a resource changes."""
-        return decode.mapping(self.capabilities.get("resources")).get("subscribe") is True
-
     async def subscribe(self, uri: str) -> None:
-        """`resources/subscribe`: `updated` is called from now on when the resource changes."""
+        """`resources/subscribe`: from now on `notices.subscribed` has whether it has changed.
+
+        Raises `UsageError` where the server does not offer that.
+        """
+        if decode.mapping(self.capabilities.get("resources")).get("subscribe") is not True:
+            raise UsageError(
+                f"{self.name} does not tell of changes (it declares no resources.subscribe): attach it with "
+                "refresh once or turn"
+            )
         await self.request("resources/subscribe", {"uri": uri})
-        self._subscribed.add(uri)
+        self.notices.subscribed.setdefault(uri, False)
 
     async def unsubscribe(self, uri: str) -> None:
         """`resources/unsubscribe`; nothing where there was no subscription."""
-        if uri in self._subscribed:
-            self._subscribed.discard(uri)
+        if self.notices.subscribed.pop(uri, None) is not None:
             await self.request("resources/unsubscribe", {"uri": uri})
 
-    def _told_of(self, uri: str) -> None:
-        # The SDK's type has rewritten the URI: what was subscribed to is compared as it would rewrite it.
-        for own in self._subscribed:
-            if uri in (own, wire.as_url(own)):
-                self.updated(own)
+    async def set_level(self, level: str) -> None:
+        """`logging/setLevel`: the least urgent level (one of `notices.LEVELS`) of the log messages to be sent.
+
+        Raises `UsageError` where the server has no levels.
+        """
+        if level not in notices.LEVELS:
+            raise UsageError(f"{level!r} is no level of log messages; there are: {', '.join(notices.LEVELS)}")
+        if self.capabilities.get("logging") is None:
+            raise UsageError(f"{self.name} declares no logging, so it takes no level; %mcp logs shows what it wrote")
+        await self.request("logging/setLevel", {"level": level})
+        self.level = level
 
     async def read(self, uri: str) -> Timed:
         """`resources/read`; the value is a `Content`. The URI goes out exactly as given."""

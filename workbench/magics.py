@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError as IPythonUsageError
@@ -90,6 +90,15 @@ class Magics:
             possible = request.turn is None or self.session.loop.blocking
             why = "this cell shows no form; use %%agent"
         return "wait" if possible else Answer(action="decline", actor="host", rule="nobody can answer", reason=why)
+
+    def show(self, bundle: Mapping[str, Any]) -> None:
+        """A result, in the place of the line that said how far it was."""
+        from IPython.display import display
+
+        if self._line is None:
+            display(bundle, raw=True)
+        else:
+            self._line.show(bundle)
 
     def sync(self) -> None:
         """Bring the displayed catalogs up to date."""
@@ -268,7 +277,12 @@ def status(magics: Magics, options: Namespace) -> None:
         "no server is connected. Connect one: %mcp connect demo",
         *config.offers().splitlines(),
     ]
-    lines += [f"attached by the {a.actor}: {a.uri} (server {a.server})" for a in session.attachments.values()]
+    stale = session.stale
+    lines += [
+        f"attached by the {a.actor}: {a.uri} (server {a.server})"
+        + ("; it may have changed, and the next turn reads it again" if key in stale else "")
+        for key, a in session.attachments.items()
+    ]
     lines += [
         f"{asked.server} waits for an answer to its request {asked.id}: %mcp answer {asked.id}"
         for asked in session.pending
@@ -287,6 +301,7 @@ def _status(session: Session, name: str) -> str:
         f"{name}: {state} over {connection.target.transport} to {connection.server_info or connection.target.where}, "
         f"which {connection.speaks}; it offers {offered}"
     ]
+    lines += [f"  it is told of the folder {root}" for root in connection.target.roots]
     return "\n".join([*lines, *(f"  {problem}" for problem in (*connection.target.notes, *offer.problems))])
 
 
@@ -324,8 +339,6 @@ def tools(magics: Magics, options: Namespace) -> None:
 @argument("--save", metavar="FILE", help="write it to this file instead of showing it, byte for byte")
 def read(magics: Magics, options: Namespace) -> None:
     """Read a resource for yourself and see or save it; nothing goes to a model."""
-    from IPython.display import display
-
     from .view.content import bundle
 
     content = magics.session.read(options.uri, options.server)
@@ -334,12 +347,9 @@ def read(magics: Magics, options: Namespace) -> None:
             paths = content.save(options.save)
         except OSError as error:
             raise UsageError(f"{options.uri} was read but not saved: {error}") from None
-        _show(
-            "\n".join(f"saved {path} ({path.stat().st_size:,} bytes)" for path in paths)
-            or "the server answered no content"
-        )
-        return
-    display(bundle(content), raw=True)
+        saved = "\n".join(f"saved {path} ({path.stat().st_size:,} bytes)" for path in paths)
+        return magics.show(_text(saved or "the server answered no content"))
+    magics.show(bundle(content))
 
 
 @argument("name", help="the prompt's name")
@@ -351,7 +361,7 @@ def prompt(magics: Magics, options: Namespace) -> None:
 
     values = dict(_pair(text, "=", "an argument") for text in options.values)
     result = magics.session.prompt(options.name, values, options.server)
-    _show(prompt_text(result))
+    magics.show(_text(prompt_text(result)))
 
 
 @argument("request", nargs="?", help="the request's id, as %%mcp answer lists it")
@@ -395,7 +405,14 @@ def attach(magics: Magics, options: Namespace) -> None:
     size, undo = human_size(done.content.size), f"%mcp detach {shlex.quote(done.uri)}"
     whole = all(is_text_part(part) for part in done.content.parts)
     note = "" if whole else "\nNot all of it is text: in place of the rest the model gets a note of its type and size."
-    _show(f"attached {done.uri} from {done.server} ({size}); take it out: {undo}{note}")
+    when = {
+        "once": "",
+        "turn": ", read again at each turn's start",
+        "notify": ", read again when its server says it changed",
+    }
+    magics.show(
+        _text(f"attached {done.uri} from {done.server} ({size}){when[done.refresh]}; take it out: {undo}{note}")
+    )
 
 
 @argument("uri", help="the URI as it was attached")
@@ -428,15 +445,20 @@ def logs(magics: Magics, options: Namespace) -> None:
     """Show a server's last log messages, its lines on stderr, and those on stdout that were no messages."""
     session, connection = magics.session, magics.session.connection(options.name)
     if options.set_level:
-        if connection.capabilities.get("logging") is None:
-            raise UsageError(f"{options.name} declares no logging, so it takes no level; %mcp logs shows what it wrote")
-        session.loop.run(connection.request("logging/setLevel", {"level": options.set_level}))
+        session.set_log_level(options.name, options.set_level)
+    last, above = max(0, options.lines), "" if options.level == "debug" else f" of level {options.level} and above"
     found = {
-        "log messages": [connection.mask(str(line)) for line in connection.log.tail(options.lines, options.level)],
-        "stderr": connection.stderr(options.lines),
-        "stdout, beside the protocol": connection.stray(options.lines),
+        f"log messages{above}": [str(line) for line in connection.log.tail(last, options.level)],
+        "stderr": connection.stderr(last) if last else [],
+        "stdout, beside the protocol": connection.stray(last) if last else [],
     }
-    _show("\n".join(line for head, lines in found.items() for line in (f"{head}:", *(lines or ["  nothing"]))))
+    said = [f"{options.name} is asked for log messages from {options.set_level} on"] if options.set_level else []
+    for head, lines in found.items():
+        said += [
+            f"{head}:",
+            *(f"  {line}" for line in lines or ["nothing"]),
+        ]  # indented, so that none can pose as a head
+    _show("\n".join(said))
 
 
 def log(magics: Magics, options: Namespace) -> None:
@@ -465,9 +487,13 @@ def agent_options() -> None:
 def _show(text: str) -> None:
     from IPython.display import display
 
+    display(_text(text), raw=True)
+
+
+def _text(text: str) -> dict[str, str]:
     from .content import harmless
 
-    display({"text/plain": harmless(text)}, raw=True)
+    return {"text/plain": harmless(text)}
 
 
 # -- loading

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -33,6 +34,7 @@ __all__ = ["Board", "ProgressLine", "ask", "show_catalog"]
 
 PATIENCE = 5.0
 """Seconds in which a page can take a displayed catalog over."""
+_BAR = 24  # characters
 
 
 class Board:
@@ -48,6 +50,7 @@ class Board:
         self._session, self._kinds = session, tuple(kinds)
         self._main = asyncio.get_running_loop()
         self._entries = self._now()
+        self._told = False
         home, entries = f"wb-{uuid4().hex}", list(self._entries.values())
         self._static = static_catalog(entries, session, home)
         self.widget = Catalog(entries, self._act, self._static, home)
@@ -55,10 +58,14 @@ class Board:
 
     def _now(self) -> dict[str, CatalogRow]:
         session = self._session
-        return catalog.rows(session.offer, session.attachments, session.spans, self._kinds)
+        return catalog.rows(session.offer, list(session.attachments), session.spans, self._kinds, session.stale)
 
     def _listed(self) -> None:
-        self._main.call_soon_threadsafe(self.sync)  # on the background loop
+        """On the background loop. Told once, however often that happens before the main thread looks."""
+        if not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # its loop has ended, as in a notebook that is being closed
+                self._main.call_soon_threadsafe(self.sync)
 
     def close(self) -> None:
         """Take the live table away."""
@@ -72,6 +79,7 @@ class Board:
 
     def sync(self) -> None:
         """Send the rows that have changed since."""
+        self._told = False
         before, self._entries = self._entries, self._now()
         if before.keys() - self._entries.keys():  # a server was disconnected
             self.widget.replace(list(self._entries.values()))
@@ -163,7 +171,7 @@ def show_catalog(session: Session, kinds: Sequence[Kind], *, headless: bool) -> 
     """Display the catalog: clickable where somebody can click, else only its static form."""
     session.need_server()
     if headless:
-        entries = catalog.rows(session.offer, session.attachments, session.spans, kinds)
+        entries = catalog.rows(session.offer, list(session.attachments), session.spans, kinds, session.stale)
         display(static_catalog(list(entries.values()), session), raw=True)
         return None
     board = Board(session, kinds)
@@ -181,7 +189,10 @@ def static_catalog(entries: Sequence[CatalogRow], session: Session, home: str = 
 
 
 class ProgressLine:
-    """One line that says how far the request of a blocking magic is. Called between two slices of the waiting."""
+    """One line that says how far the request of a blocking magic is, and whose place its result takes.
+
+    Called between two slices of the waiting.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -190,17 +201,34 @@ class ProgressLine:
     def __call__(self) -> None:
         if (span := self._session.progressing) is None:
             return
-        bundle = {"text/plain": f"{visible(span.name)}: {progress(span)}"}
+        bundle = {"text/plain": f"{visible(span.name)}: {_bar(span)}{progress(span)}"}
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)
         else:
             self._handle.update(bundle, raw=True)
 
-    def done(self) -> None:
-        """Empty the line: what is saved shows the result only."""
-        if self._handle is not None:
-            self._handle.update({"text/plain": ""}, raw=True)
+    def show(self, bundle: Mapping[str, Any]) -> None:
+        """The result."""
+        if self._handle is None:
+            display(bundle, raw=True)
+        else:
+            self._handle.update(bundle, raw=True)
             self._handle = None
+
+    def done(self) -> None:
+        """Empty the line where nothing came: what is saved shows the result only."""
+        if self._handle is not None:
+            self._handle.update({}, raw=True)
+            self._handle = None
+
+
+def _bar(span: Span) -> str:
+    """How much of it is done, in characters; nothing where nobody knows the whole."""
+    done, total = span.detail["progress"], span.detail["progress_total"]
+    if total is None:
+        return ""
+    full = round(_BAR * min(1.0, max(0.0, float(done / total))))
+    return "█" * full + "░" * (_BAR - full) + " "
 
 
 # -- %%agent

@@ -10,8 +10,8 @@ import asyncio
 import atexit
 import inspect
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .asked import Desk, OnRequest
 from .connection import Connection
-from .content import Completion, Content, Offer, Prompt, PromptResult, Template
+from .content import Completion, Content, Offer, Prompt, PromptResult, Template, visible
 from .errors import ConnectError, NotConnected, NotOffered, UsageError, WorkbenchError
 from .forms import Action, Answer, Request
 from .loop import Job, Loop
@@ -47,7 +47,8 @@ Live = Callable[[Event], None]
 
 
 _UNSUBSCRIBE = 1.0  # seconds
-_SETTLE = 0.1  # seconds from a server's word that its lists have changed to asking for them
+_SETTLE = 0.1  # seconds to asking for lists that have changed: servers tell of each of them, and of each entry
+_SELDOM = 1.0  # seconds between two such askings: some servers tell it again when they are asked
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -81,14 +82,15 @@ class Session:
         self.turns: list[Turn] = []
         """Finished turns, failed and cancelled ones included."""
         self.listeners: list[Callable[[], None]] = []
-        """Called on the background loop when a server has changed what it offers."""
+        """Called on the background loop when a server has changed what it offers, or tells that an attachment has changed."""
         self.loop = Loop()
         self._offers: dict[str, Offer] = {}
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._thread: list[Any] = []
-        self._changed: set[tuple[str, str]] = set()
+        self._listed: dict[str, float] = {}
         self._links: dict[tuple[str, str], str] = {}
         self._snapshots: list[Span] = []
+        self._open: dict[str, int] = {}
         self._secrets: set[Secret] = set()
         self._answers: dict[tuple[str, str], Secret] = {}
         self._numbers = count(1)
@@ -120,7 +122,14 @@ class Session:
         return fold(self._snapshots)
 
     def _record(self, span: Span) -> None:
-        self._snapshots.append(span)
+        if span.id in self._open and span.seconds is None:
+            # Shown again: ten times a second while its server tells of progress.
+            self._snapshots[self._open[span.id]] = span
+        else:
+            self._open[span.id] = len(self._snapshots)
+            self._snapshots.append(span)
+        if span.seconds is not None:
+            del self._open[span.id]
         if self._live is not None and self._live[0] == span.turn:
             self._live[1](span)
         if span.status == "cancelled" and span.seconds is not None:
@@ -129,10 +138,8 @@ class Session:
     @property
     def progressing(self) -> Span | None:
         """A request outside a turn whose server has told of progress, and that is still open."""
-        latest = fold(self._snapshots[-100:])
-        return next(
-            (span for span in latest if span.turn is None and span.seconds is None and "progress" in span.detail), None
-        )
+        still = [self._snapshots[at] for at in list(self._open.values())]
+        return next((span for span in still if span.turn is None and "progress" in span.detail), None)
 
     # -- what servers ask
 
@@ -261,9 +268,9 @@ class Session:
         with self.recorder.span("connect", target.name, actor, transport=target.transport, where=target.where) as span:
             span.note(note=note)
             connection = Connection(target, revived=actor == "host")
-            connection.changed = lambda: self._list_again(connection)
+            connection.notices.relisted = lambda: self._list_again(connection)
+            connection.notices.changed = self._tell_listeners
             connection.asked = self._desk.handle
-            connection.updated = lambda uri: self._changed.add((connection.name, uri))
             await connection.open()
             try:
                 offer = await connection.offer()
@@ -277,11 +284,11 @@ class Session:
             self.connections[target.name], self._offers[target.name] = connection, offer
             if before is not None:
                 await before.close()
-            await self._subscribe_again(connection)
+            problems = [*offer.problems, *await self._ask_again(before, connection)]
             span.note(
                 server=connection.server_info, protocol=connection.protocol, resources=len(offer.resources),
                 templates=len(offer.templates), prompts=len(offer.prompts), tools=len(offer.tools),
-                problems=list(offer.problems),
+                problems=problems,
             )  # fmt: skip
         return offer
 
@@ -299,7 +306,7 @@ class Session:
         return self.connection(name)
 
     def _list_again(self, connection: Connection) -> None:
-        """A server says that its lists have changed: ask for them, once however often it says so meanwhile.
+        """A server says that its lists have changed: ask for them, once however often it says so, and once a second at most.
 
         A running turn keeps the offer that it began with.
         """
@@ -307,16 +314,21 @@ class Session:
             return
 
         async def again() -> None:
-            await asyncio.sleep(_SETTLE)  # servers tell of each of their lists, and of each entry
+            now, last = asyncio.get_running_loop().time, self._listed.get(connection.name, 0.0)
+            await asyncio.sleep(max(_SETTLE, last + _SELDOM - now()))
             self._listing.pop(connection.name, None)
+            self._listed[connection.name] = now()
             with suppress(WorkbenchError):  # it has ended since; the next request says so
                 offer = await connection.offer()
                 if self.connections.get(connection.name) is connection:
                     self._offers[connection.name] = offer
-                    for listener in self.listeners:
-                        listener()
+                    self._tell_listeners()
 
         self._listing[connection.name] = asyncio.get_running_loop().create_task(again())
+
+    def _tell_listeners(self) -> None:
+        for listener in list(self.listeners):
+            listener()
 
     def disconnect(self, name: str) -> None:
         """Close a connection; its server's process is gone when this returns. What was attached stays attached."""
@@ -453,44 +465,71 @@ class Session:
                 f"refresh={refresh!r} is not known; it is once (read now), turn (again at each turn's start) or notify "
                 "(again when the server says that it has changed)"
             )
-        before = set(self.attachments)
-        if refresh == "notify":  # before the read: what changes in between is told
-            await self._subscribe(uri, server)
-        content = await self._read(uri, server, actor, attach=True)
-        if refresh != "notify" and (content.server, content.uri) in before:
-            await self._unsubscribe(content.server, content.uri)
-        self._changed.discard((content.server, content.uri))
+        async with self._subscribing(uri, server) if refresh == "notify" else nullcontext():
+            content = await self._read(uri, server, actor, attach=True)
         attachment = Attachment(content=content, actor=actor, refresh=refresh, read_at=self.recorder.clock.now())
         self.attachments[content.server, content.uri] = attachment
+        await self._unsubscribe(content.server, content.uri)
         return attachment
 
-    async def _subscribe(self, uri: str, server: str | None) -> None:
+    @asynccontextmanager
+    async def _subscribing(self, uri: str, server: str | None) -> AsyncIterator[None]:
+        """Around the read of what is about to be attached: what changes meanwhile is told, too."""
         from . import lookup
 
         self.need_server()
         allowed = lookup.find_readable(uri, server, self.offer, self._links)
         connection = await self.living(allowed.server)
-        if not connection.tells:
-            raise UsageError(
-                f"{allowed.server} does not tell of changes (it declares no resources.subscribe): attach it with "
-                "refresh once or turn"
-            )
         await connection.subscribe(allowed.uri)
+        try:
+            with connection.notices.reading(allowed.uri):
+                yield
+        except BaseException:
+            await self._unsubscribe(allowed.server, allowed.uri)
+            raise
 
     async def _unsubscribe(self, server: str, uri: str) -> None:
-        if (connection := self.connections.get(server)) is not None and connection.alive:
+        """Where no attachment needs to be told of changes."""
+        attachment, connection = self.attachments.get((server, uri)), self.connections.get(server)
+        needed = attachment is not None and attachment.refresh == "notify"
+        if connection is not None and connection.alive and not needed:
             # Nobody waits for a server that does not answer: a click does this, too.
             with suppress(WorkbenchError, TimeoutError):
                 async with asyncio.timeout(_UNSUBSCRIBE):
                     await connection.unsubscribe(uri)
 
-    async def _subscribe_again(self, connection: Connection) -> None:
-        """After a reconnect: a new session knows of no subscription, and what happened meanwhile nobody has told."""
-        for (server, uri), attachment in self.attachments.items():
-            if server == connection.name and attachment.refresh == "notify":
-                self._changed.add((server, uri))
-                with suppress(WorkbenchError):
-                    await connection.subscribe(uri)
+    async def _ask_again(self, before: Connection | None, connection: Connection) -> list[str]:
+        """A new session knows of no subscription and of no level: ask for them, and say in words what it does not do."""
+        problems: list[str] = []
+
+        async def one(asking: Awaitable[None], otherwise: str) -> None:
+            try:
+                await asking
+            except WorkbenchError as error:
+                problems.append(f"{otherwise}: {str(error).splitlines()[0]}")
+
+        async def subscribe(uri: str) -> None:
+            await connection.subscribe(uri)
+            connection.notices.subscribed[uri] = True  # what happened meanwhile nobody has told
+
+        uris = [a.uri for a in self.attachments.values() if a.server == connection.name and a.refresh == "notify"]
+        asked = [one(subscribe(uri), f"{visible(uri)} is read at each turn's start from now on") for uri in uris]
+        if before is not None and before.level is not None:
+            asked.append(one(connection.set_level(before.level), f"no log messages from {before.level} on"))
+        await asyncio.gather(*asked)
+        return problems
+
+    @property
+    def stale(self) -> set[tuple[str, str]]:
+        """Those of `attachments` that have changed since they were read, as their server tells, or may have: read again at
+        the start of the next turn."""
+        every = [(name, connection.notices.subscribed) for name, connection in list(self.connections.items())]
+        return {(name, uri) for name, subscribed in every for uri, changed in list(subscribed.items()) if changed}
+
+    def set_log_level(self, server: str, level: str) -> None:
+        """Have a server send its log messages from this level on (`debug` ... `emergency`), after reconnecting, too; they are
+        in `connection(server).log`. Raises `UsageError` where it has no levels."""
+        self.loop.run(self.connection(server).set_level(level))
 
     def start_read(self, uri: str, server: str) -> Job[Content]:
         """`read` without waiting, for callbacks that must not block."""
@@ -648,16 +687,22 @@ class Session:
 
         return gate
 
+    def _current(self, attachment: Attachment) -> bool:
+        """Whether what was read is what to use: its server would have told of a change."""
+        connection = self.connections.get(attachment.server)
+        if attachment.refresh != "notify" or connection is None or not connection.alive:
+            return attachment.refresh == "once"
+        return connection.notices.subscribed.get(attachment.uri) is False
+
     async def _refreshed(self, key: tuple[str, str]) -> tuple[Attachment, str | None]:
         """The attachment, read again where it asks for that; where it cannot be, as it was, and a sentence that says so."""
         attachment = self.attachments[key]
-        if attachment.refresh == "once" or (attachment.refresh == "notify" and key not in self._changed):
+        if self._current(attachment):
             return attachment, None
-        self._changed.discard(key)  # before the read: a change while it runs counts for the next turn
         try:
-            content = await self._read(attachment.uri, attachment.server, "host")
+            with (await self.living(attachment.server)).notices.reading(attachment.uri):
+                content = await self._read(attachment.uri, attachment.server, "host")
         except WorkbenchError as error:
-            self._changed.add(key)
             at = datetime.fromtimestamp(attachment.read_at, UTC).strftime("%H:%M:%SZ")
             return attachment, f"could not be read again, so this is the content of {at}: {str(error).splitlines()[0]}"
         attachment = replace(attachment, content=content, read_at=self.recorder.clock.now())

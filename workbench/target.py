@@ -83,9 +83,11 @@ def target(
         )
     if bridge and server is not None:
         raise UsageError("a server of this process needs no bridge: leave bridge=True out")
-    folders = [Path(root).expanduser().resolve() for root in roots]
+    folders = [Path(root).expanduser().resolve() for root in ([roots] if isinstance(roots, str | Path) else roots)]
     if missing := [str(folder) for folder in folders if not folder.is_dir()]:
         raise UsageError(f"a root is a folder that the server is told of; there is no folder {', '.join(missing)}")
+    if bridge and folders:
+        raise UsageError("the bridge tells its server of no roots: leave out either")
     pairs = list(env.items() if isinstance(env, Mapping) else ((x, f"${{{x}}}") for x in env))
     typed = [*command, *([url] if url else [])]
     started = tuple(expand(word, environ) for word in command)

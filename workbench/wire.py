@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import stdio
 from .forms import Refusal
@@ -29,6 +30,7 @@ __all__ = [
     "in_process",
     "message",
     "request",
+    "roots",
     "session_type",
     "streams",
 ]
@@ -62,9 +64,43 @@ def answer_type() -> type[Any]:
     return Answer
 
 
-def request(method: str, params: Mapping[str, Any] | None) -> Any:
-    """A request for `ClientSession.send_request`, of no SDK type."""
+def request(method: str, params: Mapping[str, Any] | None, token: int | None = None) -> Any:
+    """A request for `ClientSession.send_request`, of no SDK type; with a token its server may tell of its progress."""
+    if token is not None:
+        params = {**(params or {}), "_meta": {"progressToken": token}}
     return _request_type()(method=method, params=None if params is None else dict(params))
+
+
+class _Refused(NamedTuple):
+    """A server's request that the SDK cannot read, and the error it is answered with."""
+
+    code: int
+    message: str
+    params: None = None
+
+
+def _readable(data: Mapping[str, Any]) -> Any:
+    """A server's request, of whatever method: the SDK warns of those it does not know, and calls their arguments wrong."""
+    from mcp import types
+    from pydantic import ValidationError
+
+    try:
+        return types.ServerRequest.model_validate(data)
+    except ValidationError:
+        pass
+    if data["method"] in ("ping", "roots/list", "elicitation/create", "sampling/createMessage"):
+        return SimpleNamespace(root=_Refused(types.INVALID_PARAMS, f"the parameters of {data['method']} are not valid"))
+    return SimpleNamespace(root=_Refused(types.METHOD_NOT_FOUND, "Method not found"))
+
+
+def _plain(data: Mapping[str, Any]) -> Any:
+    """A server's notification as it came, but for the one that the SDK acts on: its types would rewrite URIs, and drop what
+    they do not know with a warning."""
+    from mcp import types
+
+    if data["method"] == "notifications/cancelled":
+        return types.ServerNotification.model_validate(data)
+    return SimpleNamespace(root=SimpleNamespace(method=data["method"], params=data.get("params") or {}))
 
 
 @cache
@@ -78,11 +114,27 @@ def session_type() -> type[ClientSession]:
     from mcp import ClientSession, types
 
     class Session(ClientSession):
+        def __init__(self, *streams: Any, **more: Any) -> None:
+            super().__init__(*streams, **more)
+            self._receive_request_type = SimpleNamespace(model_validate=_readable)
+            self._receive_notification_type = SimpleNamespace(model_validate=_plain)
+
+        async def send_request(self, request: Any, *arguments: Any, **more: Any) -> Any:
+            asked = getattr(request, "root", None)
+            if isinstance(asked, types.InitializeRequest) and (own := asked.params.capabilities.roots) is not None:
+                own.listChanged = False  # the SDK would promise to tell of changes; ours never change
+            return await super().send_request(request, *arguments, **more)
+
         async def _received_request(self, responder: Any) -> None:
             self._task_group.start_soon(self._beside, responder)
 
         async def _beside(self, responder: Any) -> None:
             try:
+                if isinstance(refused := responder.request.root, _Refused):
+                    with responder:
+                        error = types.ErrorData(code=refused.code, message=refused.message)
+                        await responder.respond(error)
+                    return
                 await super()._received_request(responder)
             except asyncio.CancelledError:
                 if not responder.cancelled:  # else the server itself has withdrawn it, which ends this task alone
@@ -133,25 +185,15 @@ def roots(folders: Sequence[Path]) -> dict[str, Any]:
     return {"list_roots_callback": listed} if folders else {}
 
 
-def as_url(uri: str) -> str | None:
-    """As the SDK's type spells it; `None` where it takes it for no URL."""
-    from pydantic import AnyUrl, ValidationError
-
-    try:
-        return str(AnyUrl(uri))
-    except ValidationError:
-        return None
-
-
 @asynccontextmanager
-async def cancelling(session: ClientSession) -> AsyncIterator[None]:
-    """Around the sending of one request: tells the server when nobody waits for its answer any more.
+async def cancelling(session: ClientSession) -> AsyncIterator[int]:
+    """Around the sending of one request, whose number this gives: tells the server when nobody waits for its answer any more.
 
     MCP specification, "Cancellation". The SDK has the number of the next request, but no public way to it.
     """
     number = session._request_id
     try:
-        yield
+        yield number
     except asyncio.CancelledError:  # a person's interrupt, or the timeout around this
         from mcp import types
 

@@ -14,6 +14,7 @@ from tests.browser.conftest import Open
 from tests.browser.lab import DARK, LIGHT, SCREENSHOTS, Notebook
 
 AWKWARD = Path(__file__).parents[1] / "servers/awkward.py"
+TALKATIVE = AWKWARD.with_name("talkative.py")
 ATTACHED = "[a.uri for a in __import__('workbench').session().attachments.values()]"
 MATRIX, SUBSCRIPTION = "sap-btp://sum-abap-v1", "crm://customer/4471/subscription"
 QUESTION = "Which products does the SUM ABAP test matrix cover, and in what output format?"
@@ -238,6 +239,37 @@ def test_a_turn_is_live_and_a_person_approves_denies_and_stops_in_its_running_ce
     expect(nb.output(6)).to_contain_text("Still here.")
     for index in range(2, 7):
         expect(nb.output(index).locator(".wb-trace")).to_have_count(0)
+    _assert_quiet(nb)
+
+
+def test_a_displayed_catalog_follows_what_its_server_tells(notebook: Open) -> None:
+    """Without a magic after it: the server's tool runs on the background loop."""
+    said = "wb.loop.submit(wb.connection('s').call({!r}, {!r})); None"
+    nb = notebook(
+        "%load_ext workbench\nimport workbench; wb = workbench.session()\n"
+        f"%mcp connect s --env PYTHONPATH={TALKATIVE.parents[2]} -- {sys.executable} {TALKATIVE}",
+        "%mcp attach news://today --refresh notify",
+        "%mcp resources",
+        said.format("publish", {"text": "new"}),
+        said.format("grow", {"name": "late"}),
+        "%mcp read slow://report",
+    )
+    for index in range(3):
+        nb.run_cell(index)
+    table = nb.output(2)
+    expect(_row(table, "news://today")).to_contain_text("attached")
+    nb.run_cell(3)
+    expect(_row(table, "news://today")).to_contain_text("changed")
+    expect(_button(table, "news://today", "Detach")).to_be_visible()
+    nb.run_cell(4)
+    expect(_row(table, "new://late")).to_be_visible()
+    nb.run_cell(5)
+    expect(nb.output(5)).to_contain_text("█")
+    expect(nb.output(5)).to_contain_text("the whole report")
+    expect(nb.output(5)).not_to_contain_text("█")
+    outputs = nb.save()["cells"][5]["outputs"]
+    assert [output["output_type"] for output in outputs] == ["display_data"]
+    assert "█" not in json.dumps(outputs, ensure_ascii=False)
     _assert_quiet(nb)
 
 

@@ -16,6 +16,11 @@ def asking(*arguments: str) -> list[str]:
     return [sys.executable, str(HERE / "asking.py"), *arguments]
 
 
+def talkative(*arguments: str) -> list[str]:
+    """The command of the server that says whatever it is told to, unasked."""
+    return [sys.executable, str(HERE / "talkative.py"), *arguments]
+
+
 def raw(replies: Path) -> list[str]:
     """The command of the server that sends exactly what a file says."""
     return [sys.executable, str(HERE / "raw.py"), str(replies)]

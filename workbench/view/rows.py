@@ -92,13 +92,14 @@ def _split(span: Span) -> str:
 
 
 def progress(span: Span) -> str | None:
-    """How far a server says that it is: "progress 3 of 5: copying"."""
-    detail = span.detail
-    if detail.get("progress") is None:
+    """How far a server says that it is: "progress 3 of 5 (60%): copying"."""
+    done, total = span.detail.get("progress"), span.detail.get("progress_total")
+    if done is None:
         return None
-    whole = f" of {detail['progress_total']:,g}" if detail.get("progress_total") is not None else ""
-    text = f": {detail['progress_text']}" if detail.get("progress_text") else ""
-    return f"progress {detail['progress']:,g}{whole}{text}"
+    whole = f" of {total:,.10g}" if total is not None else ""
+    share = f" ({done / total:.0%})" if total is not None and 0 <= done <= total else ""
+    text = f": {span.detail['progress_text']}" if span.detail.get("progress_text") else ""
+    return f"progress {done:,.10g}{whole}{share}{text}"
 
 
 def _note(span: Span) -> str:

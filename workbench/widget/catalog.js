@@ -24,7 +24,7 @@ const bytes = n => {
   const power = Math.min(4, Math.floor(Math.log2(n) / 10));
   return `${(n / 1024 ** power).toFixed(1)} ${["", "KB", "MB", "GB", "TB"][power]}`;
 };
-const STATES = { attached: "● attached", read: "○ read", failed: "▲ failed" };
+const STATES = { attached: "● attached", changed: "● changed", read: "○ read", failed: "▲ failed" };
 
 const COLUMNS = [
   { name: "state", width: "7.2em", show: r => STATES[r.state] ?? "", by: r => r.state || null },
@@ -38,8 +38,9 @@ const COLUMNS = [
 ];
 const WIDTHS = [...COLUMNS.map(c => c.width), "5.7em"].join(" ");
 
+const attached = row => row.state === "attached" || row.state === "changed";
 const attachable = row => row.kind === "resource" || row.kind === "template";
-const verb = row => !attachable(row) ? "preview" : row.state === "attached" ? "detach" : "attach";
+const verb = row => !attachable(row) ? "preview" : attached(row) ? "detach" : "attach";
 const capital = word => word[0].toUpperCase() + word.slice(1);
 
 // RFC 6570: what stands before the first value, between values, and whether names are written.
@@ -190,7 +191,7 @@ class Slot {
     this.el.style.top = `${k * ROW}px`;
     this.el.tabIndex = active ? 0 : -1;
     this.el.setAttribute("aria-rowindex", k + 2);
-    this.el.setAttribute("aria-selected", row.state === "attached");
+    this.el.setAttribute("aria-selected", attached(row));
     this.el.dataset.state = row.state;
     this.el.classList.toggle("wb-active", chosen);
     COLUMNS.forEach((column, j) => this.cell(this.cells[j], column.show(row)));

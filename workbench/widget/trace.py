@@ -43,6 +43,7 @@ class Trace(anywidget.AnyWidget):
         self._answer, self._stop, self._form = answer, stop, form
         self._queue: list[dict[str, Any]] = []
         self._sent: list[dict[str, Any]] = []
+        self._rows: dict[str, int] = {}
         self._asked: dict[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._lock = threading.Lock()  # a page's hello may come on another thread than the events
@@ -79,9 +80,16 @@ class Trace(anywidget.AnyWidget):
         with self._lock:
             events, self._queue = clean(self._queue), []
             if events:
-                self._sent += events
+                for event in events:
+                    self._keep(event)
                 # `from` lets a page that was reloaded in between see that it missed something.
                 self.send({"kind": "batch", "from": len(self._sent) - len(events), "events": events})
+
+    def _keep(self, event: dict[str, Any]) -> None:
+        """For a page that is reloaded. Of a row only the last snapshot, where the first one was: a long call has thousands."""
+        at = self._rows.setdefault(event["id"], len(self._sent)) if event["kind"] == "row" else len(self._sent)
+        self._sent.append(event if at == len(self._sent) else {"kind": "row before"})  # a page counts what it was sent
+        self._sent[at] = event
 
     def close(self) -> None:
         """Take the widget off the page; what is still queued is dropped."""
