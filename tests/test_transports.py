@@ -116,7 +116,13 @@ class _Answer(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize(
     ("status", "says"),
-    [(401, "401"), (403, "403"), (404, "404|not found|terminated"), (500, "500"), (200, "content type|text/html")],
+    [
+        (401, r"401.*\n.*--header 'Authorization: Bearer \$\{NAME\}'"),
+        (403, "403"),
+        (404, "404|not found|terminated"),
+        (500, "500"),
+        (200, "content type|text/html"),
+    ],
 )
 def test_an_address_that_is_no_mcp_server_is_told_in_one_error(status: int, says: str) -> None:
     handler = type("Handler", (_Answer,), {"status": status, "body": b"<html>hello</html>", "seen": []})

@@ -38,6 +38,7 @@ __all__ = ["Connection", "Timed"]
 
 T = TypeVar("T")
 _METHOD_NOT_FOUND, _CONNECTION_CLOSED = -32601, -32000
+_FORGOTTEN = (32600, "Session terminated")  # how the SDK puts an HTTP status 404; the sign of the code is its own
 _MOST_PAGES = 10_000
 _LONGEST_REFUSAL = 1 << 16  # bytes of a status 400's body that are looked at
 _LONGEST = 2000  # characters of a server's error text; what is over is counted, not shown
@@ -73,6 +74,8 @@ class Connection:
         self._proxy: list[str] = []
         self._refused: Any = None  # the JSON-RPC error in a status 400, which the SDK does not read
         self._session: ClientSession | None = None
+        self.forgotten = False
+        """Whether the server has answered that it no longer knows our session; nothing of that request was done."""
         self.asked: Callable[[Connection, str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _nobody
         """What answers the server's own requests, for forms and samples; may raise `Refusal`."""
         self.notices = notices.Notices(self.mask)
@@ -83,7 +86,7 @@ class Connection:
         self._closing = asyncio.Event()
         self._owner: asyncio.Task[None] | None = None
         self._ended = False
-        self._failure: str | None = None
+        self._cause: Exception | None = None
 
     @property
     def name(self) -> str:
@@ -185,7 +188,7 @@ class Connection:
             if not ready.done():
                 ready.set_exception(_plain(error))
             elif not self._closing.is_set():
-                self._failure = f"The connection failed: {self.mask(describe(_plain(error)))}."
+                self._cause = _plain(error)
         finally:
             self._ended = True
             self._limits.end()  # the SDK leaves those waiting whose answers can no longer come
@@ -270,12 +273,14 @@ class Connection:
     def _obituary(self) -> str:
         if self._session is None or self._closing.is_set():
             return f"{self.name} is not connected. Connect it: %mcp connect {self.name} ..."
+        if self.forgotten:
+            return f"{self.name} no longer knows this session. Begin a new one: %mcp reconnect {self.name}"
         again = f"{self.name} has ended{', again' if self.revived else ''}."
         return "\n".join([again, *self._evidence(), f"Start it again: %mcp reconnect {self.name}"])
 
     def _evidence(self) -> list[str]:
         """What was left behind: how the connection failed, exit status, stderr, and stray stdout where there is none."""
-        found = [self._failure] if self._failure else []
+        found = [f"The connection failed: {self.mask(describe(self._cause))}."] if self._cause else []
         if self._process is None:
             return found
         if (status := self._process.returncode) is not None:
@@ -294,13 +299,15 @@ class Connection:
             )
         if self.target.transport == "memory":
             return "It runs in this process; `%mcp logs` has nothing of it, its output is this notebook's."
-        if self.target.bridge or not self._bare_400(error):
+        status = getattr(getattr(self._cause or error, "response", None), "status_code", None)
+        if status == 401:
+            return (
+                "It wants a token, which --header 'Authorization: Bearer ${NAME}' takes from the environment; signing in on a "
+                "web page (OAuth) is not possible here."
+            )
+        if self.target.bridge or status != 400:
             return "Check the address and --header; an older server may want --sse."
         return f"A server that speaks only MCP {bridge.REVISION} or newer answers so; if it is one: {bridge.line(self.target)}"
-
-    @staticmethod
-    def _bare_400(error: BaseException) -> bool:
-        return getattr(getattr(error, "response", None), "status_code", None) == 400
 
     # -- requests
 
@@ -334,6 +341,9 @@ class Connection:
             code, text = error.error.code, visible(self.mask(error.error.message), _LONGEST)
             if code == _CONNECTION_CLOSED and (self._ended or text == "Connection closed"):
                 raise NotConnected(await self._died()) from None
+            if self.target.transport == "http" and (code, text) == _FORGOTTEN:
+                self._ended = self.forgotten = True
+                raise NotConnected(self._obituary()) from None
             raise ServerError(f"{self.name} answered {method} with an error: {text} (code {code})", code) from None
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
             raise NotConnected(await self._died()) from None

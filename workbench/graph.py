@@ -91,8 +91,8 @@ class Work:
     brief: Brief
     offer: Offer
     connections: Mapping[str, Connection]
-    living: Callable[[str], Awaitable[Connection]]
-    """The connection for a read or a prompt, started again where its server has ended."""
+    using: Callable[[str, Callable[[Connection], Awaitable[Any]]], Awaitable[Any]]
+    """A read or a prompt with the connection of that name, started again where its server has ended."""
     gate: Gate
     recorder: Recorder
     turn: Open
@@ -319,7 +319,7 @@ class Work:
             if allowed.source:
                 span.note(linked_by=allowed.source)
             try:
-                content, made = await read_into(span, await self.living(allowed.server), allowed.uri, self._takes)
+                content, made = await self.using(allowed.server, lambda c: read_into(span, c, allowed.uri, self._takes))
             except ServerError as error:
                 if not allowed.rule.startswith("template "):
                     raise
@@ -356,7 +356,7 @@ class Work:
                 span.set(status="refused")
                 raise
             span.note(rule="listed", server=prompt.server, arguments=values)
-            timed = await (await self.living(prompt.server)).prompt(prompt.name, values)
+            timed = await self.using(prompt.server, lambda c: c.prompt(prompt.name, values))
             result: PromptResult = timed.value
             span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
             turns = [await self._turn(span, message, result, call["id"]) for message in result.messages]

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .asked import Desk, OnRequest
 from .connection import Connection
@@ -44,6 +44,7 @@ Event = Span | str | Request
 """What a live view gets while a turn runs: a span's snapshot, a piece of the answer's text, or a server's request when it
 begins to wait for `Session.answer` and again when it has ended."""
 Live = Callable[[Event], None]
+T = TypeVar("T")
 
 
 _UNSUBSCRIBE = 1.0  # seconds
@@ -296,14 +297,27 @@ class Session:
         """The connection for a read or a prompt. A stdio server that has ended is started again for it, once.
 
         Once after each connecting by a person: what ends again would end again. Raises `ConnectError` where it does not start.
+        A session that a server over HTTP has forgotten is begun anew each time, as the specification demands.
         """
         connection = self.connection(name)
-        if connection.alive or connection.revived or connection.pid is None:
+        if connection.alive or (not connection.forgotten and (connection.revived or connection.pid is None)):
             return connection
+        note = "it had ended, and is started again once by itself"
         async with self._reviving:  # two reads of one step need one server
             if self.connections.get(name) is connection:
-                await self._connect(connection.target, "host", "it had ended, and is started again once by itself")
+                anew = "it had forgotten the session, which is begun anew" if connection.forgotten else note
+                await self._connect(connection.target, "host", anew)
         return self.connection(name)
+
+    async def using(self, name: str, do: Callable[[Connection], Awaitable[T]]) -> T:
+        """What `do` gives with a living connection; with a new one, should it turn out that the session was forgotten."""
+        connection = await self.living(name)
+        try:
+            return await do(connection)
+        except NotConnected:
+            if not connection.forgotten:
+                raise
+            return await do(await self.living(name))
 
     def _list_again(self, connection: Connection) -> None:
         """A server says that its lists have changed: ask for them, once however often it says so, and once a second at most.
@@ -392,7 +406,7 @@ class Session:
         with self.recorder.span(
             "read", allowed.uri, actor, uri=allowed.uri, server=allowed.server, rule=allowed.rule
         ) as span:
-            content, made = await graph.read_into(span, await self.living(allowed.server), allowed.uri)
+            content, made = await self.using(allowed.server, lambda c: graph.read_into(span, c, allowed.uri))
             span.note(tokens=await asyncio.to_thread(tokens.count, made.text), counter=tokens.counter().name)
         return content
 
@@ -444,7 +458,7 @@ class Session:
         found = lookup.find_prompt(name, server, self.offer)
         values = lookup.prompt_arguments(found, arguments)
         with self.recorder.span("prompt", found.name, "user", server=found.server, arguments=values) as span:
-            timed = await (await self.living(found.server)).prompt(found.name, values)
+            timed = await self.using(found.server, lambda c: c.prompt(found.name, values))
             span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
         result: PromptResult = timed.value
         return result
@@ -479,8 +493,8 @@ class Session:
 
         self.need_server()
         allowed = lookup.find_readable(uri, server, self.offer, self._links)
-        connection = await self.living(allowed.server)
-        await connection.subscribe(allowed.uri)
+        await self.using(allowed.server, lambda c: c.subscribe(allowed.uri))
+        connection = self.connection(allowed.server)
         try:
             with connection.notices.reading(allowed.uri):
                 yield
@@ -655,9 +669,13 @@ class Session:
         """What the graph needs for a turn: the brief, the attachments as they are now, and the thread so far."""
         from . import graph
 
+        forgotten = [name for name, connection in self.connections.items() if connection.forgotten]
+        for name in forgotten:  # else its tools would be missing
+            with suppress(WorkbenchError):
+                await self.living(name)
         brief = await pattern(self.offer, lambda uri: self._read(uri, None, "host"))
         return graph.Work(
-            chat, brief, self.offer, self.connections, self.living, self._gate(approve), self.recorder, span, question,
+            chat, brief, self.offer, self.connections, self.using, self._gate(approve), self.recorder, span, question,
             attachments=[await self._refreshed(key) for key in list(self.attachments)], history=self._thread,
             links=self._links, on_text=live or (lambda text: None), calls=self._calls,
         )  # fmt: skip

@@ -1,141 +1,56 @@
-"""What the official suite has no client scenario for: resources and prompts, message by message, over streamable HTTP.
+"""What the official suite has no client scenario for: resources and prompts, message by message, over HTTP and stdio.
 
-A server of our own, written against the specification of 2025-11-25, keeps every message that the client sends; each check
-names the section it comes from.
+`server.py` keeps every message that our client sends; each check names the section of the specification it comes from.
 """
 
 from __future__ import annotations
 
 import base64
-import http.server
-import json
-import threading
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from workbench import ServerError, Session
-
-REVISION, SESSION = "2025-11-25", "session-7f3a"
-ODD = "x-odd://Host/a b/ü?q={1}#%41"
-PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
-PAGES: dict[str | None, dict[str, Any]] = {
-    None: {"resources": [{"uri": "a:1", "name": "one"}], "nextCursor": "ü/+=? 2"},
-    "ü/+=? 2": {"resources": [{"uri": ODD, "name": "odd"}], "nextCursor": "3"},
-    "3": {"resources": [{"uri": "a:3", "name": "three"}]},
-}
+from tests.conformance import server
+from tests.conformance.server import LISTS, ODD, PINGING, READS, RELATIVE, REVISION, Seen, over_http
+from tests.servers.script import Reply
+from tests.servers.scripted import Scripted
+from workbench import ConnectError, NotConnected, ServerError, Session
 
 
-def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The result of a request, or `{"error": ...}`."""
-    if method == "initialize":
-        offered = {"resources": {"subscribe": True, "listChanged": True}, "prompts": {}, "completions": {}}
-        info = {"name": "checker", "version": "1"}
-        return {"protocolVersion": REVISION, "capabilities": offered, "serverInfo": info}
-    if method == "resources/list":
-        return PAGES.get(params.get("cursor"), {"error": {"code": -32602, "message": "invalid cursor"}})
-    if method == "resources/templates/list":
-        return {"resourceTemplates": [{"uriTemplate": "t:///{id}", "name": "t"}]}
-    if method == "resources/read":
-        return READS.get(params["uri"], {"error": {"code": -32002, "message": "Resource not found"}})
-    if method == "prompts/list":
-        arguments = [{"name": "code", "required": True}, {"name": "lines"}]
-        return {"prompts": [{"name": "review", "arguments": arguments}]}
-    if method == "prompts/get":
-        resource = {"uri": "a:1", "mimeType": "text/plain", "text": "embedded text"}
-        contents: list[dict[str, Any]] = [
-            {"type": "text", "text": "plain"},
-            {"type": "image", "data": PNG, "mimeType": "image/png"},
-            {"type": "resource", "resource": resource},
-        ]
-        return {"messages": [{"role": "user", "content": content} for content in contents]}
-    return {"completion": {"values": ["7"]}} if method == "completion/complete" else {}
+def over_stdio(log: Path) -> list[str]:
+    return [sys.executable, str(server.__file__), str(log)]
 
 
-READS: dict[str, dict[str, Any]] = {
-    "a:1": {"contents": [{"uri": "a:1", "mimeType": "text/plain", "text": "words"}]},
-    ODD: {"contents": [{"uri": ODD, "text": "odd words"}]},
-    "a:3": {
-        "contents": [
-            {"uri": "a:3/x", "mimeType": "image/png", "blob": PNG},
-            {"uri": "a:3/y", "mimeType": "text/plain", "text": "beside it"},
-        ]
-    },
-    "t:///7": {"contents": [{"uri": "t:///7", "text": "seven"}]},
-}
+@pytest.fixture(scope="module", params=["http", "stdio"])
+def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Seen]]:
+    """Connected once a transport; the tests look at what was sent and at what came of it."""
+    with over_http() as checker, Session() as wb:
+        if request.param == "http":
+            wb.connect("c", url=checker.url)
+            yield wb, checker.seen
+        else:
+            log = tmp_path_factory.mktemp("stdio") / "log"
+            wb.connect("c", command=over_stdio(log))
+            yield wb, Seen(log)
 
 
-class Seen(list[tuple[str, dict[str, str], dict[str, Any]]]):
-    """HTTP method, headers in lower case, and JSON message, of every request in order."""
-
-    def params(self, method: str) -> list[dict[str, Any]]:
-        return [message.get("params") or {} for _, _, message in self if message.get("method") == method]
+# -- the session
 
 
-@contextmanager
-def checker() -> Iterator[tuple[str, Seen]]:
-    seen = Seen()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def _note(self) -> dict[str, Any]:
-            length = int(self.headers.get("content-length") or 0)
-            message = json.loads(self.rfile.read(length)) if length else {}
-            seen.append((self.command, {k.lower(): v for k, v in self.headers.items()}, message))
-            return message
-
-        def _reply(self, status: int, body: bytes = b"") -> None:
-            self.send_response(status)
-            self.send_header("content-length", str(len(body)))
-            self.send_header("content-type", "application/json")
-            self.send_header("mcp-session-id", SESSION)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_POST(self) -> None:
-            message = self._note()
-            if "id" not in message:
-                return self._reply(202)
-            result = answer(message["method"], message.get("params") or {})
-            said = result if "error" in result else {"result": result}
-            self._reply(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}).encode())
-
-        def do_GET(self) -> None:
-            self._note()
-            self._reply(405)
-
-        def do_DELETE(self) -> None:
-            self._note()
-            self._reply(200)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/mcp", seen
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def done() -> Iterator[tuple[Session, Seen]]:
-    """All of it once; the tests look at what was sent and at what came of it."""
-    with checker() as (url, seen), Session() as wb:
-        wb.connect("c", url=url)
-        yield wb, seen
-
-
-def test_the_handshake_comes_first_and_its_results_are_on_every_later_request() -> None:
-    with checker() as (url, seen):
+def test_over_http_the_handshake_comes_first_and_its_results_are_on_every_later_request() -> None:
+    with over_http() as checker:
         with Session() as wb:
-            wb.connect("c", url=url)
+            wb.connect("c", url=checker.url)
             wb.read("a:1")
-        posts = [(headers, message) for method, headers, message in seen if method == "POST"]
+        seen = checker.seen.all()
+        posts = [(headers, message) for verb, headers, message in seen if verb == "POST"]
         methods = [message["method"] for _, message in posts]
         assert methods[:2] == ["initialize", "notifications/initialized"], "Lifecycle, Initialization"
+        assert "mcp-session-id" not in posts[0][0], "Transports, Session Management"
         sent = posts[0][1]["params"]
         assert sent["protocolVersion"] == REVISION and set(sent["clientInfo"]) >= {"name", "version"}, "Lifecycle"
         for headers, message in posts:
@@ -143,36 +58,102 @@ def test_the_handshake_comes_first_and_its_results_are_on_every_later_request() 
             accepted = headers["accept"]
             assert "application/json" in accepted and "text/event-stream" in accepted, "Transports, Sending Messages"
         for headers, _ in posts[1:]:
-            assert headers["mcp-session-id"] == SESSION, "Transports, Session Management"
+            assert headers["mcp-session-id"] == checker.session, "Transports, Session Management"
             assert headers["mcp-protocol-version"] == REVISION, "Transports, Protocol Version Header"
         ids = [message["id"] for _, message in posts if "id" in message]
         assert len(set(ids)) == len(ids) and None not in ids, "Messages, Requests"
-        assert seen[-1][0] == "DELETE" and seen[-1][1]["mcp-session-id"] == SESSION, "Transports, Session Management"
+        assert seen[-1][0] == "DELETE" and seen[-1][1]["mcp-session-id"] == checker.session, "Session Management"
+
+
+def test_over_stdio_the_handshake_comes_first_and_the_end_is_the_end_of_its_input(tmp_path: Path) -> None:
+    seen = Seen(tmp_path / "log")
+    with Session() as wb:
+        wb.connect("c", command=over_stdio(tmp_path / "log"))
+        wb.read(ODD)
+    methods = [message["method"] for message in seen.messages()]
+    assert methods[:2] == ["initialize", "notifications/initialized"], "Lifecycle, Initialization"
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert len(lines) == len(methods) + 1, "Transports, stdio: one message a line, and nothing else on it"
+    assert lines[-1] == "null", "Lifecycle, Shutdown: the input is closed before any signal"
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-03-26"])
+def test_an_older_revision_that_the_server_answers_is_spoken_from_then_on(revision: str) -> None:
+    """Lifecycle, Version Negotiation; Transports, Protocol Version Header."""
+    with over_http(revision) as checker, Session() as wb:
+        wb.connect("c", url=checker.url)
+        assert wb.read("a:1").parts[0].data == "words"
+        assert wb.connections["c"].protocol == revision
+        later = [headers for verb, headers, _ in checker.seen.all()[1:] if verb == "POST"]
+        assert {headers["mcp-protocol-version"] for headers in later} == {revision}
+
+
+def test_a_revision_that_nobody_knows_ends_the_handshake() -> None:
+    """Lifecycle, Version Negotiation: a client that does not support it should disconnect."""
+    with over_http("1999-01-01") as checker, Session() as wb:
+        with pytest.raises(ConnectError, match="1999-01-01"):
+            wb.connect("c", url=checker.url)
+        assert [message["method"] for message in checker.seen.messages()] == ["initialize"]
+
+
+def test_a_session_that_the_server_has_forgotten_is_begun_anew() -> None:
+    """Transports, Session Management: a client that is answered 404 must initialize again, without a session id."""
+    with over_http() as checker, Session() as wb:
+        wb.connect("c", url=checker.url)
+        checker.forget()
+        assert wb.read("a:1").parts[0].data == "words"
+        begun = [headers for _, headers, message in checker.seen.all() if (message or {}).get("method") == "initialize"]
+        assert ["mcp-session-id" in headers for headers in begun] == [False, False]
+        assert checker.seen.all()[-1][1]["mcp-session-id"] == checker.session
+        (again,) = [span for span in wb.spans if span.kind == "connect" and span.actor == "host"]
+        assert "begun anew" in again.detail["note"]
+        checker.forget()
+        assert wb.prompt("review", {"code": "x"}).messages
+        assert wb.connections["c"].alive
+
+
+def test_a_turn_begins_with_the_sessions_that_were_found_forgotten_begun_anew() -> None:
+    """Transports, Session Management."""
+    with over_http() as checker, Session() as wb:
+        wb.connect("c", url=checker.url)
+        checker.forget()
+        with pytest.raises(NotConnected, match=r"no longer knows this session.*%mcp reconnect c"):
+            wb.loop.run(wb.connections["c"].call("any", {}))  # a tool is not called again by itself
+        turn = wb.ask("go", model=Scripted(replies=[Reply(text="done")]))
+        assert [(span.kind, span.actor) for span in turn.spans if span.kind == "connect"] == [("connect", "host")]
+        assert wb.connections["c"].alive
+
+
+# -- what both transports carry
 
 
 def test_all_pages_are_listed_with_each_cursor_as_it_came(done: tuple[Session, Seen]) -> None:
     """Utilities, Pagination: cursors are opaque."""
     wb, seen = done
-    assert [resource.uri for resource in wb.offer.resources] == ["a:1", ODD, "a:3"]
-    assert [params.get("cursor") for params in seen.params("resources/list")][:3] == [None, "ü/+=? 2", "3"]
-    assert [template.uri for template in wb.offer.templates] == ["t:///{id}"]
+    assert [resource.uri for resource in wb.offer.resources] == [entry["uri"] for entry in LISTS["resources/list"][1]]
+    assert [template.uri for template in wb.offer.templates] == ["t:///{id}", "u:///{id}", "v:///{id}"]
+    assert [prompt.name for prompt in wb.offer.prompts] == ["review", "other-0", "other-1"]
+    for method in LISTS:
+        assert [params.get("cursor") for params in seen.params(method)][:3] == server.CURSORS, method
+        assert "cursor" not in seen.params(method)[0], "absent, not null"
 
 
 def test_nothing_is_asked_for_that_was_not_declared(done: tuple[Session, Seen]) -> None:
     """Lifecycle, Capability Negotiation."""
-    assert not done[1].params("tools/list")
+    asked = {message["method"] for message in done[1].messages() if "method" in message}
+    assert not asked & {"tools/list", "logging/setLevel"}
 
 
-@pytest.mark.parametrize("uri", ["a:1", ODD, "a:3", "t:///7"])
+@pytest.mark.parametrize("uri", [uri for uri in READS if uri != PINGING])
 def test_a_uri_goes_out_byte_for_byte_and_all_contents_come_back(done: tuple[Session, Seen], uri: str) -> None:
     """Resources, Reading Resources."""
     wb, seen = done
     content = wb.read(uri)
     sent = seen.params("resources/read")[-1]
     assert sent["uri"] == uri and set(sent) <= {"uri", "_meta"}
-    expected = [x["text"] if "text" in x else base64.b64decode(x["blob"]) for x in READS[uri]["contents"]]
+    expected = [x["text"] if "text" in x else base64.b64decode(x["blob"]) for x in READS[uri]]
     assert [part.data for part in content.parts] == expected
-    assert [part.uri for part in content.parts] == [x["uri"] for x in READS[uri]["contents"]]
+    assert [part.uri for part in content.parts] == [x["uri"] for x in READS[uri]]
 
 
 def test_what_is_not_there_is_told_with_its_code(done: tuple[Session, Seen]) -> None:
@@ -185,7 +166,7 @@ def test_what_is_not_there_is_told_with_its_code(done: tuple[Session, Seen]) -> 
 def test_a_prompts_arguments_are_strings_and_its_contents_arrive(done: tuple[Session, Seen]) -> None:
     """Prompts, Getting a Prompt; Data Types."""
     wb, seen = done
-    (prompt,) = wb.offer.prompts
+    prompt = wb.offer.prompts[0]
     assert [(x.name, x.required) for x in prompt.arguments] == [("code", True), ("lines", False)]
     result = wb.prompt("review", {"code": "x", "lines": 3})  # type: ignore[dict-item]
     sent = seen.params("prompts/get")[-1]
@@ -194,13 +175,33 @@ def test_a_prompts_arguments_are_strings_and_its_contents_arrive(done: tuple[Ses
     assert [items[0].data, items[1].mime, items[2].uri] == ["plain", "image/png", "a:1"]
 
 
-def test_subscribing_and_completing_have_the_shapes_of_the_specification(done: tuple[Session, Seen]) -> None:
-    """Resources, Subscriptions; Utilities, Completion."""
+@pytest.mark.parametrize("uri", ["a:1", ODD, RELATIVE, "dir:///d/"])
+def test_what_is_subscribed_to_is_read_again_when_the_server_says_so(done: tuple[Session, Seen], uri: str) -> None:
+    """Resources, Subscriptions; schema, ResourceUpdatedNotification: it may name a sub-resource."""
     wb, seen = done
-    wb.attach("a:1", refresh="notify")
-    wb.detach("a:1")
-    assert [seen.params(f"resources/{verb}") for verb in ("subscribe", "unsubscribe")] == [[{"uri": "a:1"}]] * 2
+    wb.attach(uri, refresh="notify")  # the server says that it has changed while it is read
+    try:
+        turn = wb.ask("go", model=Scripted(replies=[Reply(text="done")]), new=True)
+    finally:
+        wb.detach(uri)
+    assert [(span.actor, span.name) for span in turn.spans if span.kind == "read"] == [("host", uri)]
+    assert [seen.params(f"resources/{verb}")[-1] for verb in ("subscribe", "unsubscribe")] == [{"uri": uri}] * 2
+
+
+def test_a_completion_names_what_it_completes(done: tuple[Session, Seen]) -> None:
+    """Utilities, Completion."""
+    wb, seen = done
     assert wb.complete(wb.offer.templates[0], "id", "").values == ("7",)
     (sent,) = seen.params("completion/complete")
     assert sent["ref"] == {"type": "ref/resource", "uri": "t:///{id}"}
     assert sent["argument"] == {"name": "id", "value": ""}
+
+
+def test_a_ping_is_answered_at_once_with_an_empty_result(done: tuple[Session, Seen]) -> None:
+    """Utilities, Ping; over HTTP it comes in an event stream before the answer (Transports, Sending Messages)."""
+    wb, seen = done
+    assert wb.read(PINGING).parts[0].data == "after a ping"
+    end = time.monotonic() + 5
+    while not (pongs := [m for m in seen.messages() if m.get("id") == "ping-1"]) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert pongs == [{"jsonrpc": "2.0", "id": "ping-1", "result": {}}]
