@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from tests.servers import awkward
 from tests.servers.script import Call, Reply, Tokens
-from tests.servers.scripted import Scripted
+from tests.servers.scripted import Scripted, assert_valid
 from workbench import ModelError, NotConnected, Session, Turn, UsageError
 from workbench.graph import MOST_CALLS
 
@@ -51,17 +50,6 @@ def _reply(number: int, step: Step) -> Reply:
 
 def results(messages: Sequence[BaseMessage]) -> dict[str, str]:
     return {m.tool_call_id: str(m.content) for m in messages if isinstance(m, ToolMessage)}
-
-
-def assert_valid(messages: Sequence[BaseMessage]) -> None:
-    """Every call has one result, right after its message, in call order (what OpenAI and Anthropic both demand)."""
-    for number, message in enumerate(messages):
-        if isinstance(message, AIMessage) and message.tool_calls:
-            after = takewhile(lambda m: isinstance(m, ToolMessage), messages[number + 1 :])
-            assert [m.tool_call_id for m in after] == [call["id"] for call in message.tool_calls]  # type: ignore[attr-defined]
-    made = [call["id"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls]
-    answered = [m.tool_call_id for m in messages if isinstance(m, ToolMessage)]
-    assert made == answered
 
 
 # -- what the model is told

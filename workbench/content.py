@@ -227,6 +227,11 @@ class Part:
         """What a file of it holds: the bytes as they are, text as UTF-8."""
         return self.data if isinstance(self.data, bytes) else self.data.encode(errors="surrogatepass")
 
+    def __repr__(self) -> str:
+        # A cell may end with it, and is saved: text is its own repr, bytes are nothing to read.
+        data = f"<{self.size:,} bytes>" if isinstance(self.data, bytes) else repr(self.data)
+        return f"Part(uri={self.uri!r}, mime={self.mime!r}, data={data}, audience={self.audience!r})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Content:

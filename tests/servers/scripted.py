@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from pydantic import Field
@@ -16,8 +17,22 @@ from pydantic import Field
 from tests.servers.script import Reply, pieces
 
 
+def assert_valid(messages: Sequence[BaseMessage]) -> None:
+    """Every call has one result, right after its message, in call order (what OpenAI and Anthropic both demand; P27, P29)."""
+    for number, message in enumerate(messages):
+        if isinstance(message, AIMessage) and message.tool_calls:
+            after = takewhile(lambda m: isinstance(m, ToolMessage), messages[number + 1 :])
+            assert [m.tool_call_id for m in after] == [call["id"] for call in message.tool_calls]  # type: ignore[attr-defined]
+    made = [call["id"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls]
+    answered = [m.tool_call_id for m in messages if isinstance(m, ToolMessage)]
+    assert made == answered
+
+
 class Scripted(BaseChatModel):
-    """Streams the replies in turn, and keeps each request in `seen`. `None` stands for a reply that begins and never ends."""
+    """Streams the replies in turn, and keeps each request in `seen`; refuses one that providers would refuse.
+
+    `None` stands for a reply that begins and never ends.
+    """
 
     replies: list[Reply | None]
     seen: list[list[BaseMessage]] = Field(default_factory=list)
@@ -39,6 +54,7 @@ class Scripted(BaseChatModel):
 
     async def _astream(self, messages: list[BaseMessage], *_: Any, **__: Any) -> AsyncIterator[ChatGenerationChunk]:
         self.seen.append(list(messages))
+        assert_valid(messages)
         reply = self.replies.pop(0)
         for text in pieces(reply.text if reply else "Let me think about"):
             yield _chunk(content=text)
