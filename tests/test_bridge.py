@@ -233,7 +233,9 @@ def test_the_bridge_reaches_it_over_http(wb: Session, newer: list[str]) -> None:
 
 @pytest.mark.npm
 @pytest.mark.parametrize("http", [False, True], ids=["stdio", "http"])
-def test_the_bridge_reaches_a_server_of_the_typescript_sdk(wb: Session, typescript: list[str], http: bool) -> None:
+def test_the_bridge_reaches_a_server_of_the_typescript_sdk(
+    wb: Session, newer: list[str], typescript: list[str], http: bool
+) -> None:
     with served(typescript) if http else nullcontext() as url:
         wb.connect("n", url=url, command=() if http else typescript, bridge=True)
         assert wb.connections["n"].server_info == "newer-typescript 7.1"
