@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,12 @@ import pytest
 
 from tests.servers.script import Call, Reply
 from tests.servers.scripted import Scripted
+from tests.test_lifecycle import RESOURCE, replies
 from workbench import Session, Span, Turn, UsageError
 from workbench.notices import Log
 
 CHATTY = [sys.executable, str(Path(__file__).parent / "servers" / "chatty.py")]
+LONG = "trigger-long-running-operation"
 BOARD, PLAIN = "board://sprint/current", "plain://Host/%C3%84%20b"
 
 
@@ -71,6 +75,14 @@ def call(wb: Session, *tools: str) -> tuple[Turn, str]:
     return turn, str(model.seen[-1][-1].content)
 
 
+def until(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return True
+
+
 # -- progress
 
 
@@ -105,6 +117,17 @@ def test_odd_progress_is_counted_not_believed_and_floods_nothing(wb: Session) ->
     assert span.detail["progress"] in (5, 6) and span.detail["progress_total"] is None
     assert len(span.detail["progress_text"]) < 300
     assert len([s for s in wb._snapshots if s.id == span.id]) < 60
+
+
+@pytest.mark.parametrize("secret", ["chatty-secret-1", 'hush"word\\with-signs'])
+def test_a_secret_that_a_server_tells_is_masked_wherever_it_stands(secret: str) -> None:
+    with Session() as wb:
+        wb.connect("c", command=CHATTY, env={"TOKEN": secret})
+        turn, _ = call(wb, "leak")
+        shown = repr(turn) + repr(turn.spans) + "".join(map(str, wb.connection("c").log.tail(10)))
+        assert "logged in with ••••" in shown and '"password": "••••"' in shown
+        for part in (secret, secret[:8], secret[:4], secret.replace('"', '\\"')[:8]):
+            assert part not in shown
 
 
 # -- log messages
@@ -162,6 +185,50 @@ def test_a_new_session_is_subscribed_again_and_what_happened_meanwhile_is_not_mi
     assert [span.name for span in turn.spans if span.kind == "read"] == [PLAIN]
 
 
+def test_from_a_server_that_can_no_longer_tell_it_is_read_at_each_turn(tmp_path: Path) -> None:
+    answers = {"resources_list": [RESOURCE], "resources_read": [{"contents": [{"uri": "a:1", "text": "x"}]}]}
+    info = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "raw", "version": "1"}}
+    telling = {**info, "capabilities": {"resources": {"subscribe": True}}}
+    with Session() as wb:
+        wb.connect("c", command=replies(tmp_path, initialize=[telling], **answers))
+        wb.attach("a:1", refresh="notify")
+        assert not [span for span in call(wb)[0].spans if span.kind == "read"]
+        refused = '{"jsonrpc": "2.0", "id": @ID@, "error": {"code": -32601, "message": "no more"}}'
+        wb.connect("c", command=replies(tmp_path, initialize=[telling], resources_subscribe=[refused], **answers))
+        for _ in range(3):
+            assert [span.name for span in call(wb)[0].spans if span.kind == "read"] == ["a:1"]
+        wb.disconnect("c")
+        wb.connect("demo")
+        turn, _ = call(wb)
+        assert "could not be read again" in repr(turn)
+
+
+def test_lists_that_change_while_they_are_first_listed_are_listed_again(tmp_path: Path) -> None:
+    told = '{"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}'
+    first = json.dumps({"resources": [RESOURCE["resources"][0]]})
+    both = {"resources": [RESOURCE["resources"][0], {"uri": "a:2", "name": "second"}]}
+    line = told + '\n{"jsonrpc": "2.0", "id": @ID@, "result": ' + first + "}"
+    with Session() as wb:
+        assert len(wb.connect("c", command=replies(tmp_path, resources_list=[line, both])).resources) == 1
+        assert until(lambda: len(wb.offer.resources) == 2)
+
+
+def test_listing_again_does_not_blur_which_call_made_a_server_ask(tmp_path: Path) -> None:
+    told = '{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}'
+    form = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    asks = json.dumps({"jsonrpc": "2.0", "id": "e1", "method": "elicitation/create", "params": form})
+    done = '{"jsonrpc": "2.0", "id": @ID@, "result": {"content": [{"type": "text", "text": "done"}]}}'
+    tools = {"tools": [{"name": "act", "inputSchema": {"type": "object"}}]}
+    command = replies(tmp_path, tools_list=[tools, None], tools_call=[f"{told}\n{done}", f"{asks}\n{done}"])
+    with Session(on_request=lambda request: False) as wb:
+        wb.connect("c", command=command)
+        call(wb, "act")
+        assert until(lambda: bool(wb.connection("c")._limits._calls)), "it is listed again, which is never answered"
+        call(wb, "act")
+        assert until(lambda: any(span.kind == "request" for span in wb.spans))
+        assert [span.turn for span in wb.spans if span.kind == "request"] == [2]
+
+
 def test_a_server_that_does_not_tell_is_refused_in_words() -> None:
     with Session() as wb:
         wb.connect("demo")
@@ -188,7 +255,7 @@ def test_lists_that_change_while_a_turn_runs_change_the_next_one(wb: Session) ->
 
 
 def test_roots_are_told_when_the_server_asks_and_only_then_declared(wb: Session, tmp_path: Path) -> None:
-    assert call(wb, "folders")[1] == f"{tmp_path.as_uri()} {tmp_path.name}"
+    assert call(wb, "folders")[1] == f"{tmp_path.as_uri()} {tmp_path.name}, changing: False"
     with Session() as other:
         other.connect("c", command=CHATTY)
         assert call(other, "folders")[1].startswith("refused")
@@ -197,7 +264,26 @@ def test_roots_are_told_when_the_server_asks_and_only_then_declared(wb: Session,
         assert other.connection("c").alive
 
 
-# -- nonsense
+# -- a real one
+
+
+@pytest.mark.npm
+def test_server_everything_from_npm_tells(npm_server: tuple[str, str]) -> None:
+    with Session() as wb:
+        wb.connect("c", command=[*npm_server, "stdio"])
+        replies = [Reply(calls=(Call(id="l", name=f"c__{LONG}", args={"duration": 0.6, "steps": 3}),)), Reply(text="x")]
+        assert "progress 3 of 3" in repr(wb.ask("go", model=Scripted(replies=replies), approve="all"))
+        uri = wb.offer.resources[0].uri
+        wb.attach(uri, refresh="notify")
+        assert "Received Subscribe Resource request" in str(wb.connection("c").log.tail(5))
+        call(wb, "toggle-subscriber-updates")
+        assert until(lambda: ("c", uri) in wb.stale)
+        assert [span.name for span in call(wb)[0].spans if span.kind == "read"] == [uri]
+        call(wb, "toggle-simulated-logging")
+        assert until(lambda: "message" in wb.connection("c").log.tail(1)[0].text)
+
+
+# -- nonsense, as it stands between a request and its answer
 
 
 @pytest.mark.parametrize(
@@ -212,8 +298,6 @@ def test_roots_are_told_when_the_server_asks_and_only_then_declared(wb: Session,
     ],
 )
 def test_nonsense_from_a_server_ends_nothing(tmp_path: Path, line: str) -> None:
-    from tests.test_lifecycle import RESOURCE, replies
-
     good = '{"jsonrpc": "2.0", "id": @ID@, "result": {"contents": [{"uri": "a:1", "text": "fine"}]}}'
     with Session() as wb:
         wb.connect("a", command=replies(tmp_path, resources_list=[RESOURCE], resources_read=[f"{line}\n{good}"]))

@@ -133,11 +133,11 @@ class Desk:
         recent.append(now)
         return refusal if len(recent) > MOST_A_MINUTE else None
 
-    def _parent(self, callers: tuple[Span | None, ...]) -> Span | None:
+    def _parent(self, callers: tuple[Span, ...]) -> Span | None:
         """The call that made it ask; with several at a time nobody can tell which, so what they all belong to."""
         if len(callers) == 1:
             return callers[0]
-        above = {caller.parent for caller in callers if caller is not None}
+        above = {caller.parent for caller in callers}
         parent = above.pop() if len(above) == 1 else None
         return self.span(parent) if parent else None
 
@@ -218,7 +218,7 @@ class Desk:
 
 def _ids(connection: Connection) -> set[str]:
     """The calls of which one made the server ask."""
-    return {caller.id for caller in connection.callers if caller is not None}
+    return {caller.id for caller in connection.callers}
 
 
 def _settle(future: asyncio.Future[Answer], answer: Answer) -> None:

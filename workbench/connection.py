@@ -116,11 +116,11 @@ class Connection:
 
     def stderr(self, lines: int = 8) -> list[str]:
         """The server's last stderr lines, secrets masked."""
-        return [self.mask(line) for line in self._process.stderr.tail(lines)] if self._process else []
+        return self._process.stderr.tail(lines) if self._process else []
 
     def stray(self, lines: int = 8) -> list[str]:
         """The last lines on stdout that were no messages, secrets masked."""
-        return [self.mask(line) for line in self._process.stray.tail(lines)] if self._process else []
+        return self._process.stray.tail(lines) if self._process else []
 
     def mask(self, text: str) -> str:
         return mask(text, self.target.secrets)
@@ -199,12 +199,12 @@ class Connection:
     async def _transport(self) -> AsyncIterator[tuple[Any, Any]]:
         headers = {name: value.reveal() for name, value in self.target.headers.items()}
         if self.target.bridge:
-            self._process = await stdio.Server.start(self._proxy, bridge.environment(self.target), None)
+            self._process = await stdio.Server.start(self._proxy, bridge.environment(self.target), None, self.mask)
             async with wire.streams(self._process, self._server_ended) as streams:
                 yield streams
         elif self.target.transport == "stdio":
             env = {name: value.reveal() for name, value in self.target.env.items()}
-            self._process = await stdio.Server.start(self.target.command, env, self.target.cwd)
+            self._process = await stdio.Server.start(self.target.command, env, self.target.cwd, self.mask)
             async with wire.streams(self._process, self._server_ended) as streams:
                 yield streams
         elif self.target.transport == "memory":
@@ -350,7 +350,7 @@ class Connection:
         return dict(answer.model_extra or {})
 
     @property
-    def callers(self) -> tuple[Span | None, ...]:
+    def callers(self) -> tuple[Span, ...]:
         """The spans of the requests that this server has not answered yet: one of them made it ask, if it asks."""
         return self._limits.callers
 

@@ -47,9 +47,9 @@ class Limits:
         self._left: dict[asyncio.Timeout, float] = {}
 
     @property
-    def callers(self) -> tuple[Span | None, ...]:
-        """The spans around the requests."""
-        return tuple(self._calls.values())
+    def callers(self) -> tuple[Span, ...]:
+        """The spans around the requests; what has none, as our listing again, makes no server ask."""
+        return tuple(span for span in self._calls.values() if span is not None)
 
     @asynccontextmanager
     async def limited(self, seconds: float) -> AsyncIterator[Limit]:

@@ -48,7 +48,9 @@ def find_readable(uri: str, server: str | None, offer: Offer, links: Mapping[tup
     found: list[Allowed] = next(filter(None, _ways(uri, server, offer, links)), [])
     servers = sorted({allowed.server for allowed in found})
     if len(servers) > 1:
-        raise NotOffered(f"{visible(uri)!r} is offered by {' and '.join(servers)}: say which with server=.")
+        raise NotOffered(
+            f"{visible(uri)!r} is offered by {' and '.join(servers)}: say which: server=NAME, after a magic --server NAME."
+        )
     if not found:
         raise NotOffered(_near_misses(uri, offer))
     return found[0]
@@ -163,7 +165,9 @@ def find_prompt(name: str, server: str | None, offer: Offer) -> Prompt:
         found = found if len({p.name for p in found}) == 1 else []  # of two it would be a guess
     if len(found) > 1:
         owners = " and ".join(p.server for p in found)
-        raise NotOffered(f"prompt {visible(name)!r} is offered by {owners}: say which with server=.")
+        raise NotOffered(
+            f"prompt {visible(name)!r} is offered by {owners}: say which: server=NAME, after a magic --server NAME."
+        )
     if not found:
         known = _nearest(name, [p.name for p in offer.prompts]) or "none"
         raise NotOffered(f"nobody offers a prompt {visible(name)!r}. There are: {known}.")

@@ -197,11 +197,14 @@ class ProgressLine:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._handle: Any = None
+        self._shown: dict[str, str] | None = None
 
     def __call__(self) -> None:
-        if (span := self._session.progressing) is None:
+        span = self._session.progressing
+        bundle = {"text/plain": f"{visible(span.name)}: {_bar(span)}{progress(span)}"} if span else self._shown
+        if bundle == self._shown:
             return
-        bundle = {"text/plain": f"{visible(span.name)}: {_bar(span)}{progress(span)}"}
+        self._shown = bundle
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)
         else:

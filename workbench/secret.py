@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,6 +63,9 @@ class Secret:
 def mask(text: str, secrets: Iterable[Secret]) -> str:
     """`text` with every secret value (and each word of one, as in "Bearer TOKEN") replaced by dots."""
     words = {word for secret in secrets for word in (secret.reveal(), *secret.reveal().split())}
+    words |= {
+        json.dumps(word, ensure_ascii=plain)[1:-1] for word in words for plain in (True, False)
+    }  # as JSON spells them
     for word in sorted(words, key=len, reverse=True):
         if len(word) >= _SHORTEST and word.lower() not in ("bearer", "basic", "token"):
             text = text.replace(word, _MASK)

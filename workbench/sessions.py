@@ -25,7 +25,7 @@ from .content import Completion, Content, Offer, Prompt, PromptResult, Template,
 from .errors import ConnectError, NotConnected, NotOffered, UsageError, WorkbenchError
 from .forms import Action, Answer, Request
 from .loop import Job, Loop
-from .recorder import Clock, Open, Recorder
+from .recorder import Clock, Open, Recorder, under
 from .secret import Secret, mask
 from .span import Actor, Span, fold
 from .target import Target, target
@@ -269,7 +269,8 @@ class Session:
         with self.recorder.span("connect", target.name, actor, transport=target.transport, where=target.where) as span:
             span.note(note=note)
             connection = Connection(target, revived=actor == "host")
-            connection.notices.relisted = lambda: self._list_again(connection)
+            early = set[str]()  # a list may change while the next one is asked for
+            connection.notices.relisted = lambda: early.add(connection.name)
             connection.notices.changed = self._tell_listeners
             connection.asked = self._desk.handle
             await connection.open()
@@ -283,6 +284,9 @@ class Session:
             # No await between these two: an interrupt finds the old connection registered, or the new one.
             before = self.connections.get(target.name)
             self.connections[target.name], self._offers[target.name] = connection, offer
+            connection.notices.relisted = lambda: self._list_again(connection)
+            if early:
+                self._list_again(connection)
             if before is not None:
                 await before.close()
             problems = [*offer.problems, *await self._ask_again(before, connection)]
@@ -332,7 +336,8 @@ class Session:
             await asyncio.sleep(max(_SETTLE, last + _SELDOM - now()))
             self._listing.pop(connection.name, None)
             self._listed[connection.name] = now()
-            with suppress(WorkbenchError):  # it has ended since; the next request says so
+            # Below no span: the task has the context of whatever the server told it in. It may have ended since.
+            with suppress(WorkbenchError), under(None):
                 offer = await connection.offer()
                 if self.connections.get(connection.name) is connection:
                     self._offers[connection.name] = offer

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,16 +32,20 @@ _LONGEST = 256 << 20  # bytes of one line; a server that goes on without an end 
 
 
 class Ring:
-    """The last lines of a stream, at most `lines` of them and `width` characters each; says what it dropped."""
+    """The last lines of a stream, at most `lines` of them and `width` characters each; says what it dropped.
 
-    def __init__(self, lines: int = 200, width: int = 2000) -> None:
+    Masked before they are cut: of half a secret nobody knows any more that it is one.
+    """
+
+    def __init__(self, mask: Callable[[str], str], lines: int = 200, width: int = 2000) -> None:
         self._lines: deque[str] = deque(maxlen=lines)
-        self._width, self.total = width, 0
+        self._mask, self._width, self.total = mask, width, 0
 
-    def add(self, line: bytes) -> None:
-        text = line.decode(errors="replace").rstrip("\r\n")
+    def add(self, line: bytes, dropped: int = 0) -> None:
+        """A line, of which so many more bytes were there."""
+        text = self._mask(line.decode(errors="replace")).rstrip("\r\n")
         if text:
-            more = len(text) - self._width
+            more = len(text) - self._width + dropped
             self._lines.append(text if more <= 0 else f"{text[: self._width]} [{more:,} more characters]")
             self.total += 1
 
@@ -57,13 +61,15 @@ def search_path() -> str:
 class Server:
     """One running server process, in a process group of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, mask: Callable[[str], str]) -> None:
         self._process = process
-        self.stderr, self.stray = Ring(), Ring()
+        self.stderr, self.stray = Ring(mask), Ring(mask)
         self._stderr_task = asyncio.create_task(self._collect())
 
     @classmethod
-    async def start(cls, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> Server:
+    async def start(
+        cls, command: Sequence[str], env: Mapping[str, str], cwd: str | None, mask: Callable[[str], str] = str
+    ) -> Server:
         """Start it; raises `OSError` when the command cannot be run. `env` comes on top of `PASSED`."""
         passed = {name: os.environ[name] for name in PASSED if name in os.environ}
         passed["PATH"] = search_path()
@@ -74,7 +80,7 @@ class Server:
             start_new_session=True,  # Jupyter sends its interrupts to the kernel's whole group
         )  # fmt: skip
         _reaper("+", process.pid)
-        return cls(process)
+        return cls(process, mask)
 
     @property
     def pid(self) -> int:
@@ -151,15 +157,15 @@ class Server:
 
     async def _collect(self) -> None:
         assert self._process.stderr is not None
-        rest = b""
+        rest, dropped = b"", 0
         while chunk := await self._process.stderr.read(_CHUNK):
             *whole, rest = (rest + chunk).split(b"\n")
             for line in whole:
-                self.stderr.add(line)
+                self.stderr.add(line, dropped)
+                dropped = 0
             if len(rest) > _CHUNK:  # a flood without newlines must not grow for ever
-                self.stderr.add(rest)
-                rest = b""
-        self.stderr.add(rest)
+                dropped, rest = dropped + len(rest) - _CHUNK, rest[:_CHUNK]
+        self.stderr.add(rest, dropped)
 
 
 _groups: set[int] = set()

@@ -64,6 +64,15 @@ def plain() -> str:
 
 
 @made.tool()
+async def leak(context: Context[Any, Any, Any]) -> str:
+    secret = os.environ.get("TOKEN", "none")
+    await context.report_progress(1, 2, f"logged in with {secret}")
+    await context.session.send_log_message("info", "z" * 1990 + secret, logger=secret)
+    await context.session.send_log_message("info", {"password": secret})
+    return "done"
+
+
+@made.tool()
 async def change(context: Context[Any, Any, Any]) -> str:
     board["version"] += 1
     for uri in [*subscribed, "never://subscribed"]:
@@ -108,7 +117,9 @@ async def folders(context: Context[Any, Any, Any]) -> str:
         found = await context.session.list_roots()
     except Exception as error:
         return f"refused: {error}"
-    return " ".join(f"{root.uri} {root.name}" for root in found.roots)
+    params = context.session.client_params
+    change = params and params.capabilities.roots and params.capabilities.roots.listChanged
+    return " ".join(f"{root.uri} {root.name}" for root in found.roots) + f", changing: {change}"
 
 
 if __name__ == "__main__":
