@@ -32,7 +32,7 @@ LAYERS = [
         "reaper",
     ],
     ["decode", "limits", "connection", "tools", "messages", "window", "suggest"],
-    ["graph", "sampling", "asked"],
+    ["graph", "sampling", "asked", "servers"],
     ["sessions"],
     ["widget"],
     ["notebook", "magics", "completion", "lesson", "typed"],

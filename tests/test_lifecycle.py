@@ -81,13 +81,13 @@ def test_interrupts_at_any_moment_leave_no_server_behind(tmp_path: Path, seed: i
 def test_a_close_that_is_interrupted_still_ends_the_servers(wb: Session) -> None:
     wb.connect("stubborn", command=awkward("--case", "stubborn"))
     pid = pid_of(wb, "stubborn")
-    close = wb._close
+    close = wb.servers.close
 
     async def interrupted() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         await close()
 
-    wb._close = interrupted  # type: ignore[method-assign]
+    wb.servers.close = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         wb.close()
     assert gone(pid)
@@ -243,7 +243,7 @@ def test_a_list_that_changes_is_listed_again(wb: Session) -> None:
     assert wb.offer.resources == ()
     model = Scripted(replies=[Reply(calls=(Call(id="1", name="mine__grow"),)), Reply(text="done")])
     wb.ask("grow", model=model, approve="all")
-    again = wb._listing.get("mine")
+    again = wb.servers._listing.get("mine")
     if again is not None:
         wb.loop.run(_ended(again))
     assert wb.read("notes://new").parts[0].data == "here"

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     import httpx
     from mcp import ClientSession
 
-__all__ = ["Connection", "Timed"]
+__all__ = ["Asked", "Connection", "Timed"]
 
 T = TypeVar("T")
+Asked = Callable[["Connection", str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""What answers a server's own request, by its method and parameters."""
 _METHOD_NOT_FOUND, _CONNECTION_CLOSED = -32601, -32000
 _FORGOTTEN = (32600, "Session terminated")  # how the SDK puts an HTTP status 404; the sign of the code is its own
 _MOST_PAGES = 10_000
@@ -76,7 +78,7 @@ class Connection:
         self._session: ClientSession | None = None
         self.forgotten = False
         """Whether the server has answered that it no longer knows our session; nothing of that request was done."""
-        self.asked: Callable[[Connection, str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _nobody
+        self.asked: Asked = _nobody
         """What answers the server's own requests, for forms and samples; may raise `Refusal`."""
         self.notices = notices.Notices(self.mask)
         """What the server tells beside its answers."""

@@ -169,7 +169,7 @@ class Board:
 
 def show_catalog(session: Session, kinds: Sequence[Kind], *, headless: bool) -> Board | None:
     """Display the catalog: clickable where somebody can click, else only its static form."""
-    session.need_server()
+    session.servers.need_server()
     if headless:
         entries = catalog.rows(session.offer, list(session.attachments), session.spans, kinds, session.stale)
         display(static_catalog(list(entries.values()), session), raw=True)

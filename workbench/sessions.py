@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from .asked import Desk, OnRequest
 from .connection import Connection
 from .content import Completion, Content, Offer, Prompt, PromptResult, Template, visible
-from .errors import ConnectError, NotConnected, NotOffered, UsageError, WorkbenchError
+from .errors import NotOffered, UsageError, WorkbenchError
 from .forms import Action, Answer, Request
 from .loop import Job, Loop
-from .recorder import Clock, Open, Recorder, under
+from .recorder import Clock, Open, Recorder
 from .secret import Secret, mask
+from .servers import Servers
 from .span import Actor, Span, fold
-from .target import Target, target
+from .target import target
 from .turn import Attachment, Refresh, Status, Turn
 
 if TYPE_CHECKING:
@@ -77,18 +78,12 @@ class Session:
         clock: Clock | None = None,
     ) -> None:
         self.model = model
-        self.connections: dict[str, Connection] = {}
         self.attachments: dict[tuple[str, str], Attachment] = {}
         """By (server, URI), in the order in which they were attached."""
         self.turns: list[Turn] = []
         """Finished turns, failed and cancelled ones included."""
-        self.listeners: list[Callable[[], None]] = []
-        """Called on the background loop when a server has changed what it offers, or tells that an attachment has changed."""
         self.loop = Loop()
-        self._offers: dict[str, Offer] = {}
-        self._listing: dict[str, asyncio.Task[None]] = {}
         self._thread: list[Any] = []
-        self._listed: dict[str, float] = {}
         self._links: dict[tuple[str, str], str] = {}
         self._snapshots: list[Span] = []
         self._open: dict[str, int] = {}
@@ -97,11 +92,14 @@ class Session:
         self._numbers = count(1)
         self._live: tuple[int, Live] | None = None
         self._one_turn = asyncio.Lock()
-        self._reviving = asyncio.Lock()
         self._turn_model: BaseChatModel | None = None
         self._calls = count(1)  # provider calls of the running turn, a server's sampling included
         self.recorder = Recorder(self._record, clock, self.mask)
         self._desk = Desk(self.recorder, self._tell, self._span, self._sampled_by, on_request)
+        self.servers = Servers(self.recorder, self._secrets, self._desk.handle, self._ask_again)
+        self.connections = self.servers.connections
+        self.listeners = self.servers.listeners
+        """Called on the background loop when a server has changed what it offers, or tells that an attachment has changed."""
         _sessions.add(self)
 
     def __enter__(self) -> Session:
@@ -223,7 +221,7 @@ class Session:
         where = target(
             name, command, env, cwd, url, headers or {}, transport, timeout, server, bridge=bridge, roots=roots
         )
-        return self.loop.run(self._connect(where))
+        return self.loop.run(self.servers.connect(where))
 
     def connect_config(self, path: str | Path, names: Sequence[str] = (), *, timeout: float = 60.0) -> Offer:
         """Connect to the servers that another host's configuration file names, and give what they offer together.
@@ -241,159 +239,38 @@ class Session:
         file = config.load(path)
         chosen = config.choose(file, [names] if isinstance(names, str) else names)
         targets, failed = entry.targets(file, chosen, self._answers, timeout)
-        failed |= (refused := self.loop.run(self._connect_all(targets)))
+        failed |= (refused := self.loop.run(self.servers.connect_all(targets)))
         entry.forget(file, list(refused), self._answers)
         if failed:
             raise config.failure(file, failed, targets)
         return reduce(Offer.__add__, (self.offer.only(each.name) for each in targets), Offer())
 
-    async def _connect_all(self, targets: Sequence[Target]) -> dict[str, WorkbenchError]:
-        """Connect to all at once; by name why some could not be."""
-        failed: dict[str, WorkbenchError] = {}
-
-        async def one(target: Target) -> None:
-            try:
-                await self._connect(target)
-            except WorkbenchError as error:
-                failed[target.name] = error
-
-        await asyncio.gather(*map(one, targets))
-        stand = [each.name for each in targets if each.name in self.connections and each.name not in failed]
-        for name in stand:  # in the file's order, not the fastest first
-            self.connections[name] = self.connections.pop(name)
-            self._offers[name] = self._offers.pop(name)
-        return failed
-
-    async def _connect(self, target: Target, actor: Actor = "user", note: str | None = None) -> Offer:
-        self._secrets.update(target.secrets)
-        with self.recorder.span("connect", target.name, actor, transport=target.transport, where=target.where) as span:
-            span.note(note=note)
-            connection = Connection(target, revived=actor == "host")
-            early = set[str]()  # a list may change while the next one is asked for
-            connection.notices.relisted = lambda: early.add(connection.name)
-            connection.notices.changed = self._tell_listeners
-            connection.asked = self._desk.handle
-            await connection.open()
-            try:
-                offer = await connection.offer()
-            except BaseException as error:
-                await connection.close()
-                if isinstance(error, NotConnected):
-                    raise ConnectError(connection.refusal(error)) from None
-                raise
-            # No await between these two: an interrupt finds the old connection registered, or the new one.
-            before = self.connections.get(target.name)
-            self.connections[target.name], self._offers[target.name] = connection, offer
-            connection.notices.relisted = lambda: self._list_again(connection)
-            if early:
-                self._list_again(connection)
-            if before is not None:
-                await before.close()
-            problems = [*offer.problems, *await self._ask_again(before, connection)]
-            span.note(
-                server=connection.server_info, protocol=connection.protocol, resources=len(offer.resources),
-                templates=len(offer.templates), prompts=len(offer.prompts), tools=len(offer.tools),
-                problems=problems,
-            )  # fmt: skip
-        return offer
-
-    async def living(self, name: str) -> Connection:
-        """The connection for a read or a prompt. A stdio server that has ended is started again for it, once.
-
-        Once after each connecting by a person: what ends again would end again. Raises `ConnectError` where it does not start.
-        A session that a server over HTTP has forgotten is begun anew each time, as the specification demands.
-        """
-        connection = self.connection(name)
-        if connection.alive or (not connection.forgotten and (connection.revived or connection.pid is None)):
-            return connection
-        note = "it had ended, and is started again once by itself"
-        async with self._reviving:  # two reads of one step need one server
-            if self.connections.get(name) is connection:
-                anew = "it had forgotten the session, which is begun anew" if connection.forgotten else note
-                await self._connect(connection.target, "host", anew)
-        return self.connection(name)
-
-    async def using(self, name: str, do: Callable[[Connection], Awaitable[T]]) -> T:
-        """What `do` gives with a living connection; with a new one, should it turn out that the session was forgotten."""
-        connection = await self.living(name)
-        try:
-            return await do(connection)
-        except NotConnected:
-            if not connection.forgotten:
-                raise
-            return await do(await self.living(name))
-
-    def _list_again(self, connection: Connection) -> None:
-        """A server says that its lists have changed: ask for them, once however often it says so, and once a second at most.
-
-        A running turn keeps the offer that it began with.
-        """
-        if connection.name in self._listing or self.connections.get(connection.name) is not connection:
-            return
-
-        async def again() -> None:
-            now, last = asyncio.get_running_loop().time, self._listed.get(connection.name, 0.0)
-            await asyncio.sleep(max(_SETTLE, last + _SELDOM - now()))
-            self._listing.pop(connection.name, None)
-            self._listed[connection.name] = now()
-            # Below no span: the task has the context of whatever the server told it in. It may have ended since.
-            with suppress(WorkbenchError), under(None):
-                offer = await connection.offer()
-                if self.connections.get(connection.name) is connection:
-                    self._offers[connection.name] = offer
-                    self._tell_listeners()
-
-        self._listing[connection.name] = asyncio.get_running_loop().create_task(again())
-
-    def _tell_listeners(self) -> None:
-        for listener in list(self.listeners):
-            listener()
-
     def disconnect(self, name: str) -> None:
         """Close a connection; its server's process is gone when this returns. What was attached stays attached."""
         self.connection(name)
-        self.loop.run(self._disconnect(name))
-
-    async def _disconnect(self, name: str) -> None:
-        connection = self.connections.pop(name)
-        self._offers.pop(name, None)
-        await connection.close()
+        self.loop.run(self.servers.disconnect(name))
 
     def reconnect(self, name: str) -> Offer:
         """Open a new session with the same server; the old one is closed when the new one stands."""
-        return self.loop.run(self._connect(self.connection(name).target))
+        return self.loop.run(self.servers.connect(self.connection(name).target))
 
     def close(self) -> None:
         """Close every connection, stop what still runs and end the background loop. The session can be used again."""
         try:
             if self.connections:
-                self.loop.run(self._close())
+                self.loop.run(self.servers.close())
         finally:  # also after an interrupt: what the loop still holds is ended with it
             self.loop.stop()
-            self._one_turn, self._reviving = (
-                asyncio.Lock(),
-                asyncio.Lock(),
-            )  # a lock belongs to the loop it was waited on
-
-    async def _close(self) -> None:
-        connections = list(self.connections.values())
-        self.connections.clear()
-        self._offers.clear()
-        await asyncio.gather(*(connection.close() for connection in connections))
+            self._one_turn = asyncio.Lock()  # a lock belongs to the loop it was waited on
 
     def connection(self, name: str) -> Connection:
         """The connection of that name; raises `NotConnected` naming those that there are."""
-        if name not in self.connections:
-            found = ", ".join(self.connections) or "none"
-            raise NotConnected(
-                f"there is no connection {name!r}; connected are: {found}. Connect: %mcp connect {name} ..."
-            )
-        return self.connections[name]
+        return self.servers.connection(name)
 
     @property
     def offer(self) -> Offer:
         """What all connected servers offer together, as last listed: when they were connected, or said it had changed."""
-        return reduce(Offer.__add__, self._offers.values(), Offer())
+        return self.servers.offer
 
     # -- reading and attaching
 
@@ -404,14 +281,14 @@ class Session:
     async def _read(self, uri: str, server: str | None, actor: Actor, attach: bool = False) -> Content:
         from . import graph, lookup, tokens
 
-        self.need_server()
+        self.servers.need_server()
         allowed = lookup.find_readable(uri, server, self.offer, self._links)
         if actor == "host" or attach:
             lookup.refuse_people_only(allowed, self.offer)
         with self.recorder.span(
             "read", allowed.uri, actor, uri=allowed.uri, server=allowed.server, rule=allowed.rule
         ) as span:
-            content, made = await self.using(allowed.server, lambda c: graph.read_into(span, c, allowed.uri))
+            content, made = await self.servers.using(allowed.server, lambda c: graph.read_into(span, c, allowed.uri))
             span.note(tokens=await asyncio.to_thread(tokens.count, made.text), counter=tokens.counter().name)
         return content
 
@@ -459,11 +336,11 @@ class Session:
     async def _prompt(self, name: str, arguments: Mapping[str, str], server: str | None) -> PromptResult:
         from . import lookup
 
-        self.need_server()
+        self.servers.need_server()
         found = lookup.find_prompt(name, server, self.offer)
         values = lookup.prompt_arguments(found, arguments)
         with self.recorder.span("prompt", found.name, "user", server=found.server, arguments=values) as span:
-            timed = await self.using(found.server, lambda c: c.prompt(found.name, values))
+            timed = await self.servers.using(found.server, lambda c: c.prompt(found.name, values))
             span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
         result: PromptResult = timed.value
         return result
@@ -496,9 +373,9 @@ class Session:
         """Around the read of what is about to be attached: what changes meanwhile is told, too."""
         from . import lookup
 
-        self.need_server()
+        self.servers.need_server()
         allowed = lookup.find_readable(uri, server, self.offer, self._links)
-        await self.using(allowed.server, lambda c: c.subscribe(allowed.uri))
+        await self.servers.using(allowed.server, lambda c: c.subscribe(allowed.uri))
         connection = self.connection(allowed.server)
         try:
             with connection.notices.reading(allowed.uri):
@@ -542,8 +419,7 @@ class Session:
     def stale(self) -> set[tuple[str, str]]:
         """Those of `attachments` that have changed since they were read, as their server tells, or may have: read again at
         the start of the next turn."""
-        every = [(name, connection.notices.subscribed) for name, connection in list(self.connections.items())]
-        return {(name, uri) for name, subscribed in every for uri, changed in list(subscribed.items()) if changed}
+        return self.servers.stale
 
     def set_log_level(self, server: str, level: str) -> None:
         """Have a server send its log messages from this level on (`debug` ... `emergency`), after reconnecting, too; they are
@@ -571,13 +447,6 @@ class Session:
         for key in keys:
             if self.attachments.pop(key).refresh == "notify":
                 self.loop.run(self._unsubscribe(*key))
-
-    def need_server(self) -> None:
-        """Raise `NotConnected` when no server is connected."""
-        if not self.connections:
-            raise NotConnected(
-                "no server is connected. Connect one first: %mcp connect demo (in a script: connect('demo'))"
-            )
 
     # -- asking
 
@@ -630,7 +499,7 @@ class Session:
         from . import messages, models
         from . import pattern as patterns
 
-        self.need_server()
+        self.servers.need_server()
         if not question.strip():
             raise UsageError("the question is empty; write it below %%agent")
         if approve not in ("ask", "all", "none") and not callable(approve):
@@ -677,10 +546,10 @@ class Session:
         forgotten = [name for name, connection in self.connections.items() if connection.forgotten]
         for name in forgotten:  # else its tools would be missing
             with suppress(WorkbenchError):
-                await self.living(name)
+                await self.servers.living(name)
         brief = await pattern(self.offer, lambda uri: self._read(uri, None, "host"))
         return graph.Work(
-            chat, brief, self.offer, self.connections, self.using, self._gate(approve), self.recorder, span, question,
+            chat, brief, self.offer, self.connections, self.servers.using, self._gate(approve), self.recorder, span, question,
             attachments=[await self._refreshed(key) for key in list(self.attachments)], history=self._thread,
             links=self._links, on_text=live or (lambda text: None), calls=self._calls,
         )  # fmt: skip
@@ -723,7 +592,7 @@ class Session:
         if self._current(attachment):
             return attachment, None
         try:
-            with (await self.living(attachment.server)).notices.reading(attachment.uri):
+            with (await self.servers.living(attachment.server)).notices.reading(attachment.uri):
                 content = await self._read(attachment.uri, attachment.server, "host")
         except WorkbenchError as error:
             at = datetime.fromtimestamp(attachment.read_at, UTC).strftime("%H:%M:%SZ")
