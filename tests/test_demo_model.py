@@ -273,7 +273,7 @@ def test_a_fenced_comment_is_no_heading() -> None:
 def test_every_entry_of_a_real_catalog_is_read_with_its_description() -> None:
     """The format is `pattern.catalog_text`'s: what it adds to an entry must not cost the model the lines after it."""
     from workbench.content import Offer, Resource, Template
-    from workbench.pattern import catalog_text
+    from workbench.listing import whole as catalog_text
 
     told: dict[str, Any] = {"server": "s", "title": "T", "mime": "text/plain", "description": "what it is"}
     offer = Offer(

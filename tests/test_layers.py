@@ -28,11 +28,10 @@ LAYERS = [
         "notices",
         "models",
         "demo",
-        "pattern",
         "reaper",
     ],
-    ["decode", "limits", "connection", "tools", "messages", "window", "suggest"],
-    ["graph", "sampling", "asked", "servers"],
+    ["decode", "connection", "tools", "listing", "search", "pattern", "messages", "window", "suggest", "policy"],
+    ["context", "calls", "gate", "graph", "sampling", "asked", "servers", "attaching"],
     ["sessions"],
     ["widget"],
     ["notebook", "magics", "completion", "lesson", "typed"],
@@ -63,7 +62,8 @@ HOME = {
     "dotenv": {"entry"},
     "bm25s": {"demo"},
     "uri_template": {"catalog"},
-    "threading": {"loop", "stdio", "widget"},
+    "tomlkit": {"policy"},
+    "threading": {"loop", "search", "stdio", "widget"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

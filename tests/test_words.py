@@ -25,7 +25,7 @@ from workbench.content import (
     clean,
     one_line,
 )
-from workbench.pattern import catalog_text
+from workbench.listing import whole as catalog_text
 from workbench.secret import Secret, expand, in_command, in_url, mask, references, variables
 from workbench.span import Span
 

@@ -16,10 +16,12 @@ from .span import Span
 __all__ = ["KINDS", "Piece", "Totals", "composition", "counted", "plus", "totals"]
 
 KINDS = (
-    "system", "catalog", "tools", "attachments", "reads", "prompts", "results", "replies", "history", "question", "sampling",
+    "system", "catalog", "content", "tools", "attachments", "reads", "prompts", "results", "replies", "history", "question",
+    "sampling",
 )  # fmt: skip
-"""What a provider call's input is made of. `results` are answers of the servers' own tools, `replies` the model's own
-earlier messages of this turn, `history` all of the turns before, `sampling` what a server asked a model by itself."""
+"""What a provider call's input is made of. `content` stands in the system prompt, `results` are answers of the servers' own
+tools, `replies` the model's own earlier messages of this turn, `history` all of the turns before, `sampling` what a server
+asked a model by itself."""
 
 
 class Piece(NamedTuple):

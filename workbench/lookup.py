@@ -44,7 +44,7 @@ def find_readable(uri: str, server: str | None, offer: Offer, links: Mapping[tup
     Raises `NotOffered` with near matches: a URI from a model is untrusted, and only what is listed, matches a template or
     was linked in this conversation may be read. The exact spelling goes before every other.
     """
-    _check_server(server, offer, links)
+    check_server(server, offer, links)
     found: list[Allowed] = next(filter(None, _ways(uri, server, offer, links)), [])
     servers = sorted({allowed.server for allowed in found})
     if len(servers) > 1:
@@ -118,13 +118,31 @@ def _linked(uri: str, server: str | None, links: Mapping[tuple[str, str], str]) 
     ]
 
 
-def _check_server(server: str | None, offer: Offer, links: Mapping[tuple[str, str], str]) -> None:
+def check_server(server: str | None, offer: Offer, links: Mapping[tuple[str, str], str]) -> None:
+    """Raise `NotOffered` where there is no server of that name."""
     if server is None:
         return
     entries: list[Any] = [*offer.resources, *offer.templates, *offer.prompts, *offer.tools]
     known = sorted({entry.server for entry in entries} | {owner for owner, _ in links})
     if server not in known:
         raise NotOffered(f"there is no server {visible(server)!r}; connected are: {', '.join(known) or 'none'}.")
+
+
+def mentions(question: str, offer: Offer) -> list[tuple[str, str]]:
+    """Server and URI of each `@server:uri` in a question, of servers that there are: an attachment by a person.
+
+    Punctuation that ends a sentence is no part of a URI, unless it is listed so.
+    """
+    listed = {(r.server, r.uri) for r in offer.resources}
+    servers = {server for server, _ in listed} | {t.server for t in offer.templates}
+    found: dict[tuple[str, str], None] = {}
+    for server, uri in _MENTION.findall(question):
+        if server in servers:
+            found[server, uri if (server, uri) in listed else uri.rstrip(".,;:!?)]}\"'")] = None
+    return list(found)
+
+
+_MENTION = re.compile(r"(?<![\w@])@([\w.-]+):([^\s<>]+)")
 
 
 def _nearest(asked: str, known: Sequence[str]) -> str:
@@ -157,7 +175,7 @@ def find_prompt(name: str, server: str | None, offer: Offer) -> Prompt:
 
     Raises `NotOffered` naming what there is.
     """
-    _check_server(server, offer, {})
+    check_server(server, offer, {})
     mine = [p for p in offer.prompts if server in (None, p.server)]
     found = [p for p in mine if p.name == name]
     if not found:

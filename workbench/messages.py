@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -13,10 +13,18 @@ from .content import clean
 from .pictures import Block, Size
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, InvalidToolCall, ToolCall
+    from langchain_core.messages import (
+        AIMessage,
+        AIMessageChunk,
+        BaseMessage,
+        HumanMessage,
+        InvalidToolCall,
+        ToolCall,
+        ToolMessage,
+    )
 
 __all__ = [
-    "calls_of", "conversation", "in_order", "injected", "is_injected", "request_text", "sizes_of", "strict", "text_of",
+    "calls_of", "conversation", "in_order", "injected", "is_injected", "request_text", "result", "said", "sizes_of", "strict", "system", "text_of",
     "user_turn", "whose", "with_ids", "without",
 ]  # fmt: skip
 
@@ -101,6 +109,31 @@ def is_injected(message: BaseMessage) -> bool:
     return (message.id or "").startswith("injected-")
 
 
+def result(call: Mapping[str, Any], text: str, error: bool, source: Mapping[str, str] | None) -> ToolMessage:
+    """The one result of a call; `source` is the URI and server of a content."""
+    from langchain_core.messages import ToolMessage
+
+    # `clean`: providers' packages send UTF-8, which has no lone surrogates, and would fail the whole turn.
+    return ToolMessage(
+        clean(text), tool_call_id=call["id"], name=str(call["name"]), status="error" if error else "success",
+        artifact=dict(source) if source else None,
+    )  # fmt: skip
+
+
+def said(role: str, text: str, blocks: Sequence[Block]) -> BaseMessage:
+    """A prompt's message as a turn."""
+    from langchain_core.messages import AIMessage
+
+    return AIMessage(clean(text)) if role == "assistant" else user_turn([text], blocks)
+
+
+def system(text: str) -> BaseMessage:
+    """The system prompt."""
+    from langchain_core.messages import SystemMessage
+
+    return SystemMessage(clean(text))
+
+
 def user_turn(texts: Sequence[str], blocks: Sequence[Block]) -> HumanMessage:
     """A user's message of texts, then images and sounds: in a tool's result not every provider takes those."""
     from langchain_core.messages import HumanMessage
@@ -139,9 +172,10 @@ def whose(message: BaseMessage) -> tuple[str, str]:
         return str(message.id).split("-")[1], message.type
     if message.type != "tool":
         return "replies", message.type
-    name, artifact = message.name or "", getattr(message, "artifact", None) or {}
-    kind = {tools.READ_RESOURCE: "reads", tools.INVOKE_PROMPT: "prompts"}.get(name, "results")
-    return kind, artifact.get("uri", name) if isinstance(artifact, dict) else name
+    name, source = message.name or "", getattr(message, "artifact", None)
+    if isinstance(source, dict) and "uri" in source:  # a companion's content too
+        return "reads", str(source["uri"])
+    return {tools.INVOKE_PROMPT: "prompts", tools.READ_RESOURCE: "reads"}.get(name, "results"), name
 
 
 def request_text(message: BaseMessage) -> str:

@@ -13,11 +13,11 @@ from uuid import uuid4
 from IPython.display import display
 
 from . import catalog
+from .calls import Call, Verdict
 from .catalog import CatalogRow, Kind
 from .content import Part, PromptResult, harmless, visible
 from .errors import Stopped, UsageError
 from .forms import Field, Request
-from .graph import Call, Verdict
 from .media import human_size
 from .saving import MOST, files
 from .span import Span
@@ -27,7 +27,8 @@ from .view.content import PREVIEW, plain
 from .view.rows import label, progress
 
 if TYPE_CHECKING:
-    from .sessions import Approve, Event, Session
+    from .gate import Approve
+    from .sessions import Event, Session
     from .turn import Turn
 
 __all__ = ["Board", "ProgressLine", "ask", "show_catalog"]

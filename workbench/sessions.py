@@ -8,44 +8,42 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import inspect
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .asked import Desk, OnRequest
+from .attaching import Attaching
 from .connection import Connection
-from .content import Completion, Content, Offer, Prompt, PromptResult, Template, visible
-from .errors import NotOffered, UsageError, WorkbenchError
+from .content import Completion, Content, Offer, Prompt, PromptResult, Template
+from .errors import UsageError, WorkbenchError
 from .forms import Action, Answer, Request
+from .gate import check, gate
 from .loop import Job, Loop
 from .recorder import Clock, Open, Recorder
 from .secret import Secret, mask
 from .servers import Servers
 from .span import Actor, Span, fold
 from .target import target
-from .turn import Attachment, Refresh, Status, Turn
+from .turn import Attachment, Refresh, Status, Thread, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-    from .graph import Call, Verdict, Work
+    from .gate import Approve
+    from .graph import Agent
     from .pattern import Pattern
 
 __all__ = ["Session"]
 
-Approve = Literal["ask", "all", "none"] | Callable[["Call"], "bool | Awaitable[Verdict]"]
 Event = Span | str | Request
 """What a live view gets while a turn runs: a span's snapshot, a piece of the answer's text, or a server's request when it
 begins to wait for `Session.answer` and again when it has ended."""
 Live = Callable[[Event], None]
-T = TypeVar("T")
 
 
 _UNSUBSCRIBE = 1.0  # seconds
@@ -58,6 +56,15 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 def _close_all() -> None:
     for session in list(_sessions):
         session.close()
+
+
+class Asked(NamedTuple):
+    """A question, and how it is to be answered."""
+
+    question: str
+    model: BaseChatModel
+    pattern: Pattern
+    approve: Approve
 
 
 class Session:
@@ -78,13 +85,10 @@ class Session:
         clock: Clock | None = None,
     ) -> None:
         self.model = model
-        self.attachments: dict[tuple[str, str], Attachment] = {}
-        """By (server, URI), in the order in which they were attached."""
         self.turns: list[Turn] = []
         """Finished turns, failed and cancelled ones included."""
         self.loop = Loop()
-        self._thread: list[Any] = []
-        self._links: dict[tuple[str, str], str] = {}
+        self._thread = Thread()
         self._snapshots: list[Span] = []
         self._open: dict[str, int] = {}
         self._secrets: set[Secret] = set()
@@ -96,7 +100,12 @@ class Session:
         self._calls = count(1)  # provider calls of the running turn, a server's sampling included
         self.recorder = Recorder(self._record, clock, self.mask)
         self._desk = Desk(self.recorder, self._tell, self._span, self._sampled_by, on_request)
-        self.servers = Servers(self.recorder, self._secrets, self._desk.handle, self._ask_again)
+        self.servers = Servers(
+            self.recorder, self._secrets, self._desk.handle, lambda *pair: self._attaching.ask_again(*pair)
+        )
+        self._attaching = Attaching(self.servers, self._read, lambda: self._thread.links, self.recorder.clock)
+        self.attachments = self._attaching.held
+        """By (server, URI), in the order in which they were attached."""
         self.connections = self.servers.connections
         self.listeners = self.servers.listeners
         """Called on the background loop when a server has changed what it offers, or tells that an attachment has changed."""
@@ -279,16 +288,16 @@ class Session:
         return self.loop.run(self._read(uri, server, "user"))
 
     async def _read(self, uri: str, server: str | None, actor: Actor, attach: bool = False) -> Content:
-        from . import graph, lookup, tokens
+        from . import calls, lookup, tokens
 
         self.servers.need_server()
-        allowed = lookup.find_readable(uri, server, self.offer, self._links)
+        allowed = lookup.find_readable(uri, server, self.offer, self._thread.links)
         if actor == "host" or attach:
             lookup.refuse_people_only(allowed, self.offer)
         with self.recorder.span(
             "read", allowed.uri, actor, uri=allowed.uri, server=allowed.server, rule=allowed.rule
         ) as span:
-            content, made = await self.servers.using(allowed.server, lambda c: graph.read_into(span, c, allowed.uri))
+            content, made = await self.servers.using(allowed.server, lambda c: calls.read_into(span, c, allowed.uri))
             span.note(tokens=await asyncio.to_thread(tokens.count, made.text), counter=tokens.counter().name)
         return content
 
@@ -353,67 +362,7 @@ class Session:
         It is read now (`refresh="once"`), or now and again at the start of each turn (`"turn"`), or of each turn before
         which the server has told of a change (`"notify"`). Raises when it cannot be read; what was attached before stays.
         """
-        return self.loop.run(self._attach(uri, server, refresh, actor))
-
-    async def _attach(self, uri: str, server: str | None, refresh: Refresh, actor: Actor) -> Attachment:
-        if refresh not in ("once", "turn", "notify"):
-            raise UsageError(
-                f"refresh={refresh!r} is not known; it is once (read now), turn (again at each turn's start) or notify "
-                "(again when the server says that it has changed)"
-            )
-        async with self._subscribing(uri, server) if refresh == "notify" else nullcontext():
-            content = await self._read(uri, server, actor, attach=True)
-        attachment = Attachment(content=content, actor=actor, refresh=refresh, read_at=self.recorder.clock.now())
-        self.attachments[content.server, content.uri] = attachment
-        await self._unsubscribe(content.server, content.uri)
-        return attachment
-
-    @asynccontextmanager
-    async def _subscribing(self, uri: str, server: str | None) -> AsyncIterator[None]:
-        """Around the read of what is about to be attached: what changes meanwhile is told, too."""
-        from . import lookup
-
-        self.servers.need_server()
-        allowed = lookup.find_readable(uri, server, self.offer, self._links)
-        await self.servers.using(allowed.server, lambda c: c.subscribe(allowed.uri))
-        connection = self.connection(allowed.server)
-        try:
-            with connection.notices.reading(allowed.uri):
-                yield
-        except BaseException:
-            await self._unsubscribe(allowed.server, allowed.uri)
-            raise
-
-    async def _unsubscribe(self, server: str, uri: str) -> None:
-        """Where no attachment needs to be told of changes."""
-        attachment, connection = self.attachments.get((server, uri)), self.connections.get(server)
-        needed = attachment is not None and attachment.refresh == "notify"
-        if connection is not None and connection.alive and not needed:
-            # Nobody waits for a server that does not answer: a click does this, too.
-            with suppress(WorkbenchError, TimeoutError):
-                async with asyncio.timeout(_UNSUBSCRIBE):
-                    await connection.unsubscribe(uri)
-
-    async def _ask_again(self, before: Connection | None, connection: Connection) -> list[str]:
-        """A new session knows of no subscription and of no level: ask for them, and say in words what it does not do."""
-        problems: list[str] = []
-
-        async def one(asking: Awaitable[None], otherwise: str) -> None:
-            try:
-                await asking
-            except WorkbenchError as error:
-                problems.append(f"{otherwise}: {str(error).splitlines()[0]}")
-
-        async def subscribe(uri: str) -> None:
-            await connection.subscribe(uri)
-            connection.notices.subscribed[uri] = True  # what happened meanwhile nobody has told
-
-        uris = [a.uri for a in self.attachments.values() if a.server == connection.name and a.refresh == "notify"]
-        asked = [one(subscribe(uri), f"{visible(uri)} is read at each turn's start from now on") for uri in uris]
-        if before is not None and before.level is not None:
-            asked.append(one(connection.set_level(before.level), f"no log messages from {before.level} on"))
-        await asyncio.gather(*asked)
-        return problems
+        return self.loop.run(self._attaching.attach(uri, server, refresh, actor))
 
     @property
     def stale(self) -> set[tuple[str, str]]:
@@ -436,17 +385,12 @@ class Session:
 
     def start_attach(self, uri: str, server: str) -> Job[Attachment]:
         """`attach` without waiting, for callbacks that must not block."""
-        return self.loop.submit(self._attach(uri, server, "once", "user"))
+        return self.loop.submit(self._attaching.attach(uri, server, "once", "user"))
 
     def detach(self, uri: str, server: str | None = None) -> None:
         """Take a resource out of the following turns' context."""
-        keys = [key for key in self.attachments if key[1] == uri and server in (None, key[0])]
-        if not keys:
-            found = ", ".join(key[1] for key in self.attachments) or "nothing"
-            raise NotOffered(f"{uri!r} is not attached; attached is: {found}.")
-        for key in keys:
-            if self.attachments.pop(key).refresh == "notify":
-                self.loop.run(self._unsubscribe(*key))
+        for key in self._attaching.detach(uri, server):
+            self.loop.run(self._attaching.unsubscribe(*key))
 
     # -- asking
 
@@ -496,108 +440,113 @@ class Session:
         new: bool,
         live: Live | None,
     ) -> Turn:
-        from . import messages, models
+        asked = self._asked(question, model, pattern, approve)
+        async with self._one_turn:
+            if new:
+                self._thread = Thread()
+            return await self._turn(asked, self._thread, self.turns, live)
+
+    def _asked(
+        self, question: str, model: str | BaseChatModel | None, pattern: str | Pattern, approve: Approve
+    ) -> Asked:
+        """What can be wrong with a question is found before a turn begins."""
+        from . import models
         from . import pattern as patterns
 
         self.servers.need_server()
         if not question.strip():
             raise UsageError("the question is empty; write it below %%agent")
-        if approve not in ("ask", "all", "none") and not callable(approve):
-            raise UsageError(
-                f"approve={approve!r} is not known; it is ask, all, none, or a function that gets the call"
-            )
-        chat, chosen = models.resolve(model or self.model), patterns.resolve(pattern)
-        async with self._one_turn:
-            if new:
-                self._thread, self._links = [], {}
-            number, before = next(self._numbers), len(self._snapshots)
-            self._live = (number, live) if live else None
-            self._turn_model, self._calls = chat, count(1)
-            status: Status = "error"
-            works: list[Work] = []
-            answer, added = "", list[Any]()
-            try:
-                with self.recorder.span("turn", question, "user", turn=number) as span:
-                    span.note(model=models.model_name(chat), pattern=str(getattr(pattern, "__name__", pattern)))
-                    works.append(await self._prepare(question, chat, chosen, approve, span, live))
-                    answer = await works[0].run()
-                status, added = "ok", messages.in_order(works[0].messages, "it was never called")
-            except asyncio.CancelledError:
-                status = "cancelled"
-                added = messages.in_order(works[0].messages, "the turn was stopped by the user") if works else []
-                raise
-            finally:
-                self._live = self._turn_model = None
-                self._thread = [*self._thread, *added]
-                spans = fold(span for span in self._snapshots[before:] if span.turn == number)
-                done = Turn(
-                    number=number, question=question, answer=answer, status=status, spans=spans, messages=tuple(added),
-                    for_people=tuple(works[0].for_people) if works else (),
-                )  # fmt: skip
-                self.turns.append(done)
-            return done
+        check(approve)
+        return Asked(question, models.resolve(model or self.model), patterns.resolve(pattern), approve)
 
-    async def _prepare(
-        self, question: str, chat: BaseChatModel, pattern: Pattern, approve: Approve, span: Open, live: Live | None
-    ) -> Work:
-        """What the graph needs for a turn: the brief, the attachments as they are now, and the thread so far."""
-        from . import graph
+    async def _turn(
+        self, asked: Asked, thread: Thread, turns: list[Turn], live: Live | None = None, carried: bool = True
+    ) -> Turn:
+        """One turn on a thread, which it continues; the turn is the last of `turns` whatever comes of it.
+
+        Without `carried` what is attached to the session stays out.
+        """
+        from . import messages, models
+        from . import pattern as patterns
+
+        number, before = next(self._numbers), len(self._snapshots)
+        self._live = (number, live) if live else None
+        self._turn_model, self._calls = asked.model, count(1)
+        status: Status = "error"
+        agents: list[Agent] = []
+        answer, added = "", list[Any]()
+        try:
+            with self.recorder.span("turn", asked.question, "user", turn=number) as span:
+                span.note(model=models.model_name(asked.model), pattern=patterns.name_of(asked.pattern))
+                agent = await self._agent(asked, thread, carried, span, live)
+                agents.append(agent)
+                answer = await agent.run()
+                span.note(unused=agent.context.unused(answer, agent.messages))
+            status, added = "ok", messages.in_order(agent.messages, "it was never called")
+        except asyncio.CancelledError:
+            status = "cancelled"
+            added = messages.in_order(agents[0].messages, "the turn was stopped by the user") if agents else []
+            raise
+        finally:
+            self._live = self._turn_model = None
+            thread.messages = [*thread.messages, *added]
+            spans = fold(span for span in self._snapshots[before:] if span.turn == number)
+            done = Turn(
+                number=number, question=asked.question, answer=answer, status=status, spans=spans, messages=tuple(added),
+                for_people=tuple(item for agent in agents for item in agent.calls.for_people),
+            )  # fmt: skip
+            turns.append(done)
+        return done
+
+    async def _agent(self, asked: Asked, thread: Thread, carried: bool, span: Open, live: Live | None) -> Agent:
+        """All that a turn needs: the brief, the attachments as they are now, and the thread so far."""
+        from . import graph, lookup, messages, models
+        from .calls import Calls
+        from .context import Context
+        from .window import Window
 
         forgotten = [name for name, connection in self.connections.items() if connection.forgotten]
         for name in forgotten:  # else its tools would be missing
             with suppress(WorkbenchError):
                 await self.servers.living(name)
-        brief = await pattern(self.offer, lambda uri: self._read(uri, None, "host"))
-        return graph.Work(
-            chat, brief, self.offer, self.connections, self.servers.using, self._gate(approve), self.recorder, span, question,
-            attachments=[await self._refreshed(key) for key in list(self.attachments)], history=self._thread,
-            links=self._links, on_text=live or (lambda text: None), calls=self._calls,
+        offer, window = self.offer, Window(models.abilities(asked.model))
+        mentioned = [
+            await self._put(uri, name, "user", "mentioned") for name, uri in lookup.mentions(asked.question, offer)
+        ]
+        brief = await asked.pattern(offer, self._read_as_host)
+        span.note(**brief.facts)
+        attached: list[tuple[Attachment, str | None]] = list(mentioned)
+        problems: list[str] = []
+        if carried:
+            problems += await self._attaching.carry()
+            attached = [*[await self._attaching.refreshed(key) for key in list(self.attachments)], *attached]
+        attached += [(self._once(content, "host", "pattern"), None) for content in brief.attached]
+        calls = Calls(
+            brief, offer, self.connections, self.servers.using, gate(asked.approve, self.recorder), self.recorder, window,
+            thread.links,
         )  # fmt: skip
+        if problems := [*problems, *await calls.load()]:
+            span.note(left_out=problems)
+        context = Context(
+            brief, asked.question, thread.messages, _each_once(attached), window, self.recorder, calls.schemas
+        )
+        await context.gather()
+        seen = {call["id"] for message in thread.messages for call in messages.calls_of(message)}
+        return graph.Agent(
+            asked.model, context, calls, window, self.recorder, self._calls, seen, live or (lambda text: None)
+        )
 
-    def _gate(self, approve: Approve) -> Callable[[Call], Awaitable[Verdict]]:
-        """Who decides on the servers' own tools; a span only where somebody is asked, for the seconds that takes."""
-        from .graph import Verdict
+    async def _read_as_host(self, uri: str, server: str | None = None) -> Content:
+        return await self._read(uri, server, "host")
 
-        async def gate(call: Call) -> Verdict:
-            if approve == "all":
-                return Verdict(True, "user", "approve all")
-            if not callable(approve):
-                why = "this turn runs without any" if approve == "none" else "nobody is there to be asked"
-                reason = f"{call.tool} is a tool of the server {call.server}, and {why}"
-                return Verdict(False, "host", f"approve {approve}", reason)
-            with self.recorder.span("gate", call.tool, "user", server=call.server) as span:
-                # On a thread of its own: it may ask with `input()`, or read through this session.
-                said = await asyncio.to_thread(approve, call)
-                verdict = await said if inspect.isawaitable(said) else said
-                if isinstance(verdict, bool):
-                    verdict = Verdict(verdict, "user", "asked", "" if verdict else "the user said no")
-                if not isinstance(verdict, Verdict):
-                    raise UsageError(f"the approve function must answer True or False; it answered {verdict!r}")
-                span.set(actor=verdict.actor, status="ok" if verdict.allow else "refused")
-                span.note(rule=verdict.rule, reason=None if verdict.allow else verdict.reason)
-            return verdict
+    async def _put(self, uri: str, server: str, actor: Actor, rule: str) -> tuple[Attachment, None]:
+        return self._once(await self._read(uri, server, actor, attach=True), actor, rule), None
 
-        return gate
+    def _once(self, content: Content, actor: Actor, rule: str) -> Attachment:
+        now = self.recorder.clock.now()
+        return Attachment(content=content, actor=actor, refresh="once", read_at=now, rule=rule)
 
-    def _current(self, attachment: Attachment) -> bool:
-        """Whether what was read is what to use: its server would have told of a change."""
-        connection = self.connections.get(attachment.server)
-        if attachment.refresh != "notify" or connection is None or not connection.alive:
-            return attachment.refresh == "once"
-        return connection.notices.subscribed.get(attachment.uri) is False
 
-    async def _refreshed(self, key: tuple[str, str]) -> tuple[Attachment, str | None]:
-        """The attachment, read again where it asks for that; where it cannot be, as it was, and a sentence that says so."""
-        attachment = self.attachments[key]
-        if self._current(attachment):
-            return attachment, None
-        try:
-            with (await self.servers.living(attachment.server)).notices.reading(attachment.uri):
-                content = await self._read(attachment.uri, attachment.server, "host")
-        except WorkbenchError as error:
-            at = datetime.fromtimestamp(attachment.read_at, UTC).strftime("%H:%M:%SZ")
-            return attachment, f"could not be read again, so this is the content of {at}: {str(error).splitlines()[0]}"
-        attachment = replace(attachment, content=content, read_at=self.recorder.clock.now())
-        if key in self.attachments:  # it may have been detached meanwhile
-            self.attachments[key] = attachment
-        return attachment, None
+def _each_once(attached: Sequence[tuple[Attachment, str | None]]) -> list[tuple[Attachment, str | None]]:
+    """What is attached in two ways stands in the context once."""
+    return list({(each.server, each.uri): (each, said) for each, said in reversed(attached)}.values())[::-1]

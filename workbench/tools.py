@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import media
-from .content import Link, Offer, Part, PromptResult, Tool, ToolResult, clean, for_people, visible
+from . import catalog, media
+from .content import Link, Offer, Part, PromptResult, Resource, Template, Tool, ToolResult, clean, for_people, visible
 from .media import Rendered
 
 if TYPE_CHECKING:
@@ -21,15 +21,21 @@ if TYPE_CHECKING:
     from .connection import Connection, Timed
 
 __all__ = [
-    "INVOKE_PROMPT", "READ_RESOURCE", "ServerTool", "prompt_text", "rendered", "result_rendered", "run",
-    "server_tools", "synthetic",
+    "FIND_RESOURCES", "INVOKE_PROMPT", "READ_RESOURCE", "Companion", "ServerTool", "companions", "prompt_text", "rendered",
+    "result_rendered", "run", "server_tools", "synthetic",
 ]  # fmt: skip
 
-READ_RESOURCE, INVOKE_PROMPT = "read_resource", "invoke_prompt"
+READ_RESOURCE, INVOKE_PROMPT, FIND_RESOURCES = "read_resource", "invoke_prompt", "find_resources"
 
 
-def synthetic(offer: Offer) -> list[dict[str, Any]]:
-    """The schemas of the tools that no server has; the graph answers them. Auto-approved, whatever a server calls its own."""
+def synthetic(offer: Offer, names: Collection[str] = (READ_RESOURCE, INVOKE_PROMPT)) -> list[dict[str, Any]]:
+    """The schemas of the tools of these names that no server has; the graph answers them. Auto-approved, whatever a server
+    calls its own. Without a prompt there is no `invoke_prompt`."""
+    makers = {READ_RESOURCE: _read_schema, INVOKE_PROMPT: _invoke_schema, FIND_RESOURCES: _find_schema}
+    return [make() for name, make in makers.items() if name in names and (name != INVOKE_PROMPT or offer.prompts)]
+
+
+def _read_schema() -> dict[str, Any]:
     read = _schema(
         READ_RESOURCE,
         "Read the full content of an MCP resource. Only what the catalog lists, what a resource template expands to, "
@@ -44,8 +50,10 @@ def synthetic(offer: Offer) -> list[dict[str, Any]]:
         "type": "integer",
         "description": "Where to go on in a text that did not fit into one answer, which says so; in characters.",
     }
-    if not offer.prompts:
-        return [read]
+    return read
+
+
+def _invoke_schema() -> dict[str, Any]:
     invoke = _schema(
         INVOKE_PROMPT,
         "Use an MCP prompt from the catalog: its messages are put into the conversation.",
@@ -60,7 +68,17 @@ def synthetic(offer: Offer) -> list[dict[str, Any]]:
         "description": "The prompt's arguments by name; values are strings.",
         "additionalProperties": {"type": "string"},
     }
-    return [read, invoke]
+    return invoke
+
+
+def _find_schema() -> dict[str, Any]:
+    return _schema(
+        FIND_RESOURCES,
+        "Search the catalog of resources, resource templates and prompts by words of their names, URIs and descriptions. "
+        "It finds entries, not content.",
+        ["query"],
+        {"query": "A few telling words.", "server": "Only of this server."},
+    )
 
 
 def _schema(name: str, description: str, required: list[str], properties: dict[str, str]) -> dict[str, Any]:
@@ -70,6 +88,60 @@ def _schema(name: str, description: str, required: list[str], properties: dict[s
         "required": required,
     }
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+# -- companions
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A tool that stands for one resource or template: without parameters, or with the template's variables.
+
+    Its description is the entry's: what a model chooses by ("Expose resource as tool for agent discoverability").
+    """
+
+    name: str
+    server: str
+    uri: str
+    """Of a template with its placeholders."""
+    label: str
+    mime: str | None
+    description: str | None
+    variables: tuple[str, ...]
+    required: tuple[str, ...]
+    embedded: bool
+    """Whether it answers with the content, and not with a link to it."""
+
+    @property
+    def schema(self) -> Any:
+        """What a provider is sent."""
+        answer = "the content" if self.embedded else "a link"
+        about = f"{visible(self.label)}: {self.description}" if self.description else visible(self.label)
+        described = {name: f"Fills in {{{name}}} of {self.uri}" for name in self.variables}
+        return clean(_schema(self.name, f"{about} (answers with {answer})", list(self.required), described))
+
+    def link(self, arguments: Mapping[str, Any]) -> Link:
+        """The exact URI, never a template. Raises `UsageError` naming the variables that have no value."""
+        values = {name: str(arguments[name]) for name in self.variables if arguments.get(name) is not None}
+        uri = catalog.fill(self.uri, values) if self.variables else self.uri
+        return Link(uri=uri, name=self.label, mime=self.mime, description=self.description)
+
+
+def companions(offer: Offer, embedded: bool) -> tuple[Companion, ...]:
+    """One tool an entry, named after it: "Style guide" is `style_guide-tool`."""
+    made: dict[str, Companion] = {}
+    entries: list[Resource | Template] = [*offer.resources, *offer.templates]
+    for entry in entries:
+        if for_people(entry):
+            continue
+        variables = entry.variables if isinstance(entry, Template) else ()
+        required = entry.required if isinstance(entry, Template) else ()
+        wanted = f"{re.sub(r'[^a-zA-Z0-9]+', '_', entry.name).strip('_').lower() or 'resource'}-tool"
+        name = _model_name(wanted, f"{entry.server}\0{entry.uri}", made)
+        made[name] = Companion(
+            name, entry.server, entry.uri, entry.label, entry.mime, entry.description, variables, required, embedded
+        )
+    return tuple(made.values())
 
 
 # -- the servers' own tools
@@ -86,18 +158,25 @@ class ServerTool:
     """What a provider is sent (OpenAI's form, which LangChain turns into each provider's)."""
 
 
+def _model_name(wanted: str, key: str, taken: Collection[str]) -> str:
+    """`wanted` in the form that providers accept (`^[a-zA-Z0-9_-]{1,64}$`), told apart from those taken by a mark of `key`."""
+    name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted)
+    if len(name) > 64 or name in taken:
+        name = f"{name[:55]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    return name
+
+
 def model_names(tools: Iterable[Tool]) -> list[str]:
-    """One name a tool, `server__tool`, unique and of the form providers accept (`^[a-zA-Z0-9_-]{1,64}$`).
+    """One name a tool, `server__tool`, unique and of the form that providers accept.
 
     Always with the server's name: so it cannot shadow a synthetic tool, nor change when another server is connected.
     """
     names: list[str] = []
     for tool in tools:
-        name = re.sub(r"[^a-zA-Z0-9_-]", "_", f"{tool.server}__{tool.name}")
-        if len(name) > 64 or name in names or name in (READ_RESOURCE, INVOKE_PROMPT):
-            mark = hashlib.sha256(f"{tool.server}\0{tool.name}".encode()).hexdigest()[:8]
-            name = f"{name[:55]}_{mark}"
-        names.append(name)
+        key = f"{tool.server}\0{tool.name}"
+        names.append(
+            _model_name(f"{tool.server}__{tool.name}", key, (READ_RESOURCE, INVOKE_PROMPT, FIND_RESOURCES, *names))
+        )
     return names
 
 

@@ -12,7 +12,7 @@ from .span import Actor, Span
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Attachment", "Refresh", "Status", "Turn"]
+__all__ = ["Attachment", "Refresh", "Status", "Thread", "Turn"]
 
 Refresh = Literal["once", "turn", "notify"]
 Status = Literal["ok", "cancelled", "error"]
@@ -27,6 +27,8 @@ class Attachment:
     refresh: Refresh
     read_at: float
     """Unix seconds, UTC: how old the content is."""
+    rule: str | None = None
+    """Why the host put it there; `None` where somebody attached it."""
 
     @property
     def uri(self) -> str:
@@ -35,6 +37,14 @@ class Attachment:
     @property
     def server(self) -> str:
         return self.content.server
+
+
+@dataclass
+class Thread:
+    """A conversation: its messages so far, and which call brought which link."""
+
+    messages: list[Any] = field(default_factory=list)
+    links: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

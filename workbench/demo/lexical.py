@@ -71,6 +71,21 @@ class Index:
             self._ranker = bm25s.BM25()
             self._ranker.index(self.words, show_progress=False)
 
+    def best(self, question: Iterable[str], most: int, among: Sequence[bool] | None = None) -> tuple[list[int], int]:
+        """Positions of the best so many texts, the best first, and how many hold a word of the question at all."""
+        unique = list(dict.fromkeys(question))
+        if self._ranker is None or not unique:
+            return [], 0
+        scores = self._ranker.get_scores(unique)
+        if among is not None:
+            scores = scores * self._numpy.asarray(among)
+        matching = int(self._numpy.count_nonzero(scores > 0))
+        most = min(most, matching)
+        if not most:
+            return [], 0
+        places = self._numpy.argpartition(-scores, most - 1)[:most]
+        return [int(place) for place in places[self._numpy.lexsort((places, -scores[places]))]], matching
+
     def cover(self, question: Iterable[str], most: int = 1, worth: float = 0.0) -> list[int]:
         """Positions of at most so many texts that together match best, none where no word of the question occurs.
 
