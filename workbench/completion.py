@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from . import magics, suggest
+from . import commands, magics, suggest
 from .content import Completion
 from .errors import UsageError
 from .pattern import PATTERNS
@@ -64,7 +64,7 @@ def _cut(line: str) -> tuple[list[str], str]:
 def _from_servers(before: list[str], typed: str) -> list[str] | None:
     """What servers suggest: templates filled in up to the next placeholder, and values of a prompt's arguments; `None` where
     nobody has to be asked."""
-    command = magics.COMMANDS.get(before[1]) if len(before) > 1 else None
+    command = commands.COMMANDS.get(before[1]) if len(before) > 1 else None
     if command is None or before[0] != "%mcp" or _option(command, before[-1]) is not None:
         return None
     session = magics.current().session
@@ -120,8 +120,8 @@ def _option(command: Any, word: str) -> Any:
 def words(before: list[str]) -> Iterable[str]:
     """All words that may follow those of `before`, the first of which is the magic."""
     if before == ["%mcp"]:
-        return magics.COMMANDS
-    command = magics.agent_options if before[0] == "%%agent" else magics.COMMANDS.get(before[1])
+        return commands.COMMANDS
+    command = magics.agent_options if before[0] == "%%agent" else commands.COMMANDS.get(before[1])
     if command is None or "--" in before:
         return []
     if "--config" in before:

@@ -99,7 +99,7 @@ class Context:
             note = "; ".join(x for x in (said, made.note) if x) or None
             span.note(
                 uri=content.uri, bytes=content.size, sha256=content.sha256, read_at=attachment.read_at, note=note,
-                rule=attachment.rule,
+                rule=attachment.rule, stale=said is not None,
             )  # fmt: skip
         return Sent(content, made.text, made.blocks)
 

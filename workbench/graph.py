@@ -49,9 +49,14 @@ class Agent:
         self.messages: list[Any] = []
         """The question, replies, results."""
         self._model, self.context, self.calls = model, context, calls
-        self._window, self._recorder, self._numbers, self._on_text = window, recorder, numbers, on_text
+        self.window, self._recorder, self._numbers, self._on_text = window, recorder, numbers, on_text
         self._ids = seen
         self._bound: Any = None
+
+    @property
+    def counter(self) -> str:
+        """Who counts the requests."""
+        return self.window.counter(any(piece.more != 0 for piece in self.context.pieces(())))
 
     # -- the graph
 
@@ -110,8 +115,16 @@ class Agent:
         # Counted before the span opens: our own work is not the provider's latency.
         pieces = self.context.pieces(added)
         made_of = await asyncio.to_thread(ledger.counted, pieces)
-        counter = self._window.counter(any(piece.more != 0 for piece in pieces))
-        with self._recorder.span("model", name, "host", call=number, composition=made_of, counter=counter) as span:
+        counter = self.window.counter(any(piece.more != 0 for piece in pieces))
+        with self._recorder.span(
+            "model",
+            name,
+            "host",
+            call=number,
+            composition=made_of,
+            counter=counter,
+            provider=models.provider(self._model),
+        ) as span:
             try:
                 reply = await self._stream([*self.context.opening(), *added], span)
             except (asyncio.CancelledError, WorkbenchError):
@@ -125,7 +138,7 @@ class Agent:
             span.note(output_tokens_estimated=got, tool_calls=len(messages.calls_of(reply)))
             if (usage := models.usage_of(reply)) is not None:
                 span.set(usage=usage)
-            self._window.taken(made_of, got)
+            self.window.taken(made_of, got)
             return reply
 
     async def _stream(self, request: list[BaseMessage], span: Open) -> AIMessage:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "calls_of", "conversation", "in_order", "injected", "is_injected", "request_text", "result", "said", "sizes_of", "strict", "system", "text_of",
-    "user_turn", "whose", "with_ids", "without",
+    "calls_of", "conversation", "in_order", "injected", "is_injected", "request_text", "result", "said", "sizes_of", "strict",
+    "system", "text_of", "user_turn", "whose", "with_ids", "without",
 ]  # fmt: skip
 
 _SIZES = "workbench_sizes"  # in `additional_kwargs`, which providers' packages do not send

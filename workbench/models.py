@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
-__all__ = ["Abilities", "Limited", "abilities", "limited", "model_name", "resolve", "usage_of", "was_cut"]
+__all__ = ["Abilities", "Limited", "abilities", "limited", "model_name", "provider", "resolve", "usage_of", "was_cut"]
 
 _KEYED = ("openai", "anthropic")
 _EXTRAS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama"}
@@ -22,13 +22,29 @@ _KNOWN = (
 )
 
 
-def _demo() -> BaseChatModel:
+_DEMO: dict[str, Callable[[str], float]] = {"first": float, "next": float, "miss": float, "seed": int}
+
+
+def _demo(name: str) -> BaseChatModel:
+    """`demo`, or with stated delays and misses `demo?first=1.4&next=2.1&miss=0.29&seed=7`."""
     from .demo.model import DemoModel
 
-    return DemoModel()
+    given: dict[str, Any] = {}
+    for setting in filter(None, name.partition("?")[2].split("&")):
+        key, _, text = setting.partition("=")
+        try:
+            given[key] = value = _DEMO[key](text)
+        except (KeyError, ValueError):
+            value = -1.0
+        if not 0 <= value < (float("inf") if key != "miss" else 1.0000001):
+            raise ModelError(
+                f"{setting!r} is no setting of the demo model; there are first and next (seconds), miss (a share from 0 to 1) "
+                "and seed (a whole number), as in demo?first=1.4&next=2.1&miss=0.29&seed=7"
+            )
+    return DemoModel(model_name=name, **given)
 
 
-OFFLINE: dict[str, Callable[[], BaseChatModel]] = {"demo": _demo}
+OFFLINE: dict[str, Callable[[str], BaseChatModel]] = {"demo": _demo}
 
 
 def resolve(model: str | BaseChatModel) -> BaseChatModel:
@@ -41,8 +57,8 @@ def resolve(model: str | BaseChatModel) -> BaseChatModel:
         if not (hasattr(model, "astream") and hasattr(model, "bind_tools")):
             raise ModelError(f"{type(model).__name__} is no chat model; a model is: {_KNOWN}")
         return model
-    if model in OFFLINE:
-        return OFFLINE[model]()
+    if (make := OFFLINE.get(model.partition("?")[0])) is not None:
+        return make(model)
     provider, _, name = model.partition(":")
     if not name:
         raise ModelError(f"there is no model {model!r}; a model is: {_KNOWN}")
@@ -84,6 +100,14 @@ def model_name(model: BaseChatModel) -> str:
     return model._llm_type
 
 
+def provider(model: BaseChatModel) -> str | None:
+    """LangChain's word for who answers: `openai`, `anthropic`."""
+    try:
+        return str(model._get_ls_params().get("ls_provider") or "") or None
+    except Exception:  # a model that is no BaseChatModel, or whose own version of this wants more
+        return None
+
+
 class Abilities(NamedTuple):
     """What a model takes, as far as its LangChain profile says (`model.profile`, from models.dev)."""
 
@@ -100,12 +124,8 @@ def abilities(model: BaseChatModel) -> Abilities:
     profile = profile if isinstance(profile, dict) else {}
     takes = frozenset(kind for kind in ("image", "audio") if profile.get(f"{kind}_inputs") is True)
     window = profile.get("max_input_tokens")
-    try:
-        provider = str(model._get_ls_params().get("ls_provider", ""))
-    except Exception:  # a model that is no BaseChatModel, or whose own version of this wants more
-        provider = ""
     known = window if isinstance(window, int) and window > 0 else None
-    return Abilities(takes, known, pictures.rule(provider, model_name(model)))
+    return Abilities(takes, known, pictures.rule(provider(model) or "", model_name(model)))
 
 
 def usage_of(message: AIMessage) -> Usage | None:

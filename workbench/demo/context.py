@@ -16,11 +16,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from workbench.content import Template
 
-__all__ = ["READ", "Document", "Entry", "Turn", "turn"]
+__all__ = ["FIND", "READ", "Document", "Entry", "Turn", "turn"]
 
-READ = "read_resource"
+READ, FIND = "read_resource", "find_resources"
 BLOCK = re.compile(
     r'<(resource(?:-\d+)?) uri=("(?:[^"\\]|\\.)*")(?: type=("(?:[^"\\]|\\.)*"))?[^\n]*>\n(.*?)\n</\1>', re.DOTALL
+)
+LINK = re.compile(
+    r'^\[Link to resource .* To read it call read_resource with uri=("(?:[^"\\]|\\.)*"), server=("[^"]*")\.\]$', re.M
 )
 ENTRY = re.compile(r"^### Resource( template)?:(.*)\n((?:[A-Z][\w ]*: .*(?:\n|\Z))+)", re.M)
 
@@ -66,6 +69,10 @@ class Turn:
     """URIs that were asked for after the question, whatever came of it."""
     failures: tuple[tuple[str, str], ...]
     """URI and message of each read that ended in an error."""
+    links: tuple[tuple[str, str], ...] = ()
+    """URI and server of each link that came after the question."""
+    called: frozenset[str] = frozenset()
+    """The tools that were called after the question."""
 
     def holds(self, uri: str) -> bool:
         """Whether the content is in the context already."""
@@ -79,22 +86,32 @@ def turn(messages: Sequence[BaseMessage]) -> Turn:
     human = _texts(messages[asked]) if asked >= 0 else []
     documents = [document for text in (system, *human) for document in _documents(text)]
     uris: dict[str, str] = {}
-    failures = []
+    names: dict[str, str] = {}
+    failures, links, found = [], list[tuple[str, str]](), list[Entry]()
     for message in messages[asked + 1 :]:
         if isinstance(message, AIMessage):
             uris |= {str(c["id"]): str(c["args"].get("uri", "")) for c in message.tool_calls if c["name"] == READ}
+            names |= {str(c["id"]): c["name"] for c in message.tool_calls}
         elif isinstance(message, ToolMessage):
             uri, text = uris.get(message.tool_call_id, ""), "\n".join(_texts(message))
+            name = names.get(message.tool_call_id, READ)
             if message.status == "error":
-                failures.append((uri, text))
-            else:
+                failures.append((uri or name, text))
+            elif name == FIND:
+                found += _catalog(text)
+            elif name == READ:
                 documents += _documents(text) or [Document(uri=uri, text=text)]
+            else:
+                documents += _documents(text)
+                links += [(_unquoted(uri), _unquoted(server)) for uri, server in LINK.findall(text)]
     return Turn(
         question=BLOCK.sub("", human[-1]).strip() if human else "",
-        entries=_catalog(BLOCK.sub("", system)),
+        entries=tuple(dict.fromkeys((*_catalog(BLOCK.sub("", system)), *found))),
         documents=tuple(documents),
         read=tuple(uris.values()),
         failures=tuple(failures),
+        links=tuple(links),
+        called=frozenset(names.values()),
     )
 
 

@@ -7,9 +7,11 @@ and test runs without a key; what it cannot do is understand.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from workbench.demo.context import READ, Document, Entry, Turn, turn
+from workbench.demo.context import FIND, READ, Document, Entry, Turn, turn
 from workbench.demo.lexical import Passage, index, passages, share, words
 
 __all__ = ["DemoModel"]
@@ -35,6 +37,10 @@ MATCH = 1 / 8
 Chosen on 20 entries and 40 questions: without it the same 24 of 34 are found, from 0.15 on right ones are lost, because
 people wrap one telling word in many others.
 """
+SEARCHED = 1 / 2
+"""Share of the question's words that a context must hold, or the catalog is searched, where there is a tool for it."""
+COMPANION = "-tool"
+"""How the names of companion tools end ("Expose resource as tool for agent discoverability")."""
 QUOTES = 3
 WORTH_QUOTING = 0.25
 """A further passage must add this part of the score of the first."""
@@ -44,11 +50,23 @@ class DemoModel(BaseChatModel):
     """A chat model that needs no network and no key: it searches, reads and quotes.
 
     `DemoModel().invoke("What is 2 + 2?")` says that nothing matches. Bound to a tool named `read_resource`, and shown a
-    catalog in the system message, it reads at most one resource a turn. It reports no token usage, being no provider.
+    catalog in the system message, it reads at most one resource a turn; it also calls the companion tool of a resource, and
+    `find_resources` where the catalog does not list what it needs. It reports no token usage, being no provider.
+
+    For teaching it takes time and makes mistakes, as stated: a call that ends in a tool call takes `first` seconds and one that
+    answers takes `next`, and on a share `miss` of the questions it calls no tool where it would have. Which ones is drawn from
+    `seed` and the question. Figures of such a model are a simulation: its name says so.
+
     Raises `ModelError` when `bm25s` is missing. `stop` and `tool_choice` are accepted and ignored.
     """
 
     model_name: str = "demo"
+    first: float = 0.0
+    next: float = 0.0
+    miss: float = 0.0
+    seed: int = 0
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits so many seconds; a test brings its own clock."""
 
     @property
     def _llm_type(self) -> str:
@@ -61,7 +79,7 @@ class DemoModel(BaseChatModel):
     def bind_tools(
         self, tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool], **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with these tools; it ever calls one of them, `read_resource`."""
+        """The model with these tools."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(
@@ -71,7 +89,9 @@ class DemoModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._reply(messages, kwargs.get("tools")))])
+        reply = self._reply(messages, kwargs.get("tools"))
+        time.sleep(self._seconds(reply))
+        return ChatResult(generations=[ChatGeneration(message=reply)])
 
     def _stream(
         self,
@@ -80,7 +100,9 @@ class DemoModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        yield from _chunks(self._reply(messages, kwargs.get("tools")))
+        reply = self._reply(messages, kwargs.get("tools"))
+        time.sleep(self._seconds(reply))
+        yield from _chunks(reply)
 
     async def _astream(
         self,
@@ -90,15 +112,30 @@ class DemoModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         # Ranking a large catalog takes a while; the event loop is not ours to hold up.
-        for chunk in _chunks(await run_in_executor(None, self._reply, messages, kwargs.get("tools"))):
+        reply = await run_in_executor(None, self._reply, messages, kwargs.get("tools"))
+        if seconds := self._seconds(reply):
+            await self.sleep(seconds)
+        for chunk in _chunks(reply):
             yield chunk
+
+    def _seconds(self, reply: AIMessage) -> float:
+        return self.first if reply.tool_calls else self.next
 
     def _reply(self, messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]] | None) -> AIMessage:
         now = turn(messages)
-        may_read = any(tool.get("function", {}).get("name") == READ for tool in tools or ())
-        content, arguments = _decide(now, may_read)
-        calls = [{"name": READ, "args": arguments, "id": _call_id(messages)}] if arguments else []
-        return AIMessage(content=content, tool_calls=calls, response_metadata={"model_name": self.model_name})
+        schemas = {tool["function"]["name"]: tool["function"] for tool in tools or () if "function" in tool}
+        said, call = _decide(now, schemas)
+        if call and not now.called and self._misses(now.question):
+            said, call = _decide(now, {})
+        calls = [{"name": call.name, "args": call.arguments, "id": _call_id(messages)}] if call else []
+        return AIMessage(content=said, tool_calls=calls, response_metadata={"model_name": self.model_name})
+
+    def _misses(self, question: str) -> bool:
+        """Drawn anew for each question, the same each time it is asked."""
+        if not self.miss:
+            return False
+        drawn = int.from_bytes(sha256(f"{self.seed}\0{question}".encode(errors="replace")).digest()[:8], "big")
+        return drawn / 2**64 < self.miss
 
 
 def _call_id(messages: Sequence[BaseMessage]) -> str:
@@ -134,6 +171,13 @@ class Quote(NamedTuple):
         return words(" ".join([self.entry.text if self.entry else self.document.uri, *self.passage]))
 
 
+class Wanted(NamedTuple):
+    """A call of a tool."""
+
+    name: str
+    arguments: dict[str, str]
+
+
 class Target(NamedTuple):
     """The entry that matches best; the URI to read it by, `None` for a template without values; and how well it does."""
 
@@ -142,8 +186,8 @@ class Target(NamedTuple):
     match: float
 
 
-def _decide(now: Turn, may_read: bool) -> tuple[str, dict[str, str] | None]:
-    """The answer, or no text and the arguments of a read."""
+def _decide(now: Turn, tools: Mapping[str, Any]) -> tuple[str, Wanted | None]:
+    """The answer, or no text and a call."""
     if now.failures:
         failed = "\n\n".join(f"Reading {_code(uri)} failed:\n\n{_quoted(said)}" for uri, said in now.failures)
         return f"{failed}\n\nThis is said by {WHO}.", None
@@ -151,11 +195,42 @@ def _decide(now: Turn, may_read: bool) -> tuple[str, dict[str, str] | None]:
     quotes = _quotes(now, asked)
     covered = share(asked, [word for quote in quotes for word in quote.words])
     target = None if now.read else _target(now, asked)
-    if may_read and target and target.uri and target.match > covered and not now.holds(target.uri):
-        return "", _arguments(now, target.entry, target.uri)
-    if quotes and (now.read or covered >= MATCH):
+    if call := _call(now, tools, target, covered, asked):
+        return "", call
+    if quotes and (now.read or now.called or covered >= MATCH):
         return _answer(quotes), None
     return _nothing(now, target), None
+
+
+def _call(
+    now: Turn, tools: Mapping[str, Any], target: Target | None, covered: float, asked: Sequence[str]
+) -> Wanted | None:
+    """What would bring more than what is there: a link that was given, an entry, a companion tool, a search."""
+    if READ in tools and not now.read:
+        for uri, server in now.links:
+            return Wanted(READ, {"uri": uri, "server": server})
+        if target and target.uri and target.match > covered and not now.holds(target.uri):
+            return Wanted(READ, _arguments(now, target.entry, target.uri))
+    chosen = now.read or any(name.endswith(COMPANION) for name in now.called)
+    if not chosen and (companion := _companion(now, tools, asked, covered)) is not None:
+        return companion
+    if FIND in tools and not now.called and asked and covered < SEARCHED:
+        return Wanted(FIND, {"query": " ".join(dict.fromkeys(asked))})
+    return None
+
+
+def _companion(now: Turn, tools: Mapping[str, Any], asked: Sequence[str], covered: float) -> Wanted | None:
+    """The companion tool whose name and description match best, where the question fills in what it needs."""
+    own = [tool for name, tool in tools.items() if name.endswith(COMPANION)]
+    texts = tuple(f"{tool['name'].removesuffix(COMPANION)} {tool.get('description', '')}" for tool in own)
+    best = index(texts).cover(asked) if texts else []
+    if not best or (match := share(asked, words(texts[best[0]]))) < MATCH or match <= covered:
+        return None
+    needed = own[best[0]].get("parameters", {}).get("required", [])
+    numbers = re.findall(r"\b\d+\b", now.question)
+    if len(numbers) != len(needed) and needed:
+        return None
+    return Wanted(own[best[0]]["name"], dict(zip(needed, numbers, strict=False)))
 
 
 def _target(now: Turn, asked: Sequence[str]) -> Target | None:
@@ -239,5 +314,5 @@ def _nothing(now: Turn, target: Target | None) -> str:
         found = f"{_code(target.entry.uri)} matches best, {needs}"
     else:
         found = f"Nothing matches the question, in the {len(now.entries)} catalog entries that I was shown or attached."
-    limits = "I quote what shares words with a question, call no tool but `read_resource`, and know nothing else."
+    limits = "I quote what shares words with a question, call no tool of a server, and know nothing else."
     return f"{found} I am {WHO}: {limits}"

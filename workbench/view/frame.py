@@ -11,7 +11,9 @@ from ..span import Span
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["composition", "spans"]
+    from ..compare import Run
+
+__all__ = ["carried", "comparison", "composition", "spans"]
 
 _DETAIL = (
     "server",
@@ -59,10 +61,37 @@ def spans(spans: Iterable[Span]) -> pandas.DataFrame:
     return pandas.DataFrame(records, columns=columns).astype(whole)
 
 
+def carried(spans: Iterable[Span]) -> pandas.DataFrame:
+    """One row for each content that the turn's requests held; see `ledger.carried`."""
+    import pandas
+
+    columns = ["kind", "label", "tokens", "calls", "carried", "counter"]
+    return pandas.DataFrame(ledger.carried(spans), columns=columns).astype({"tokens": "Int64", "carried": "Int64"})
+
+
+def comparison(runs: Iterable[Run]) -> pandas.DataFrame:
+    """One row a run of a comparison; see `compare.Run.row`."""
+    import pandas
+
+    made = pandas.DataFrame([run.row() for run in runs])
+    whole = [name for name in made.columns if name.endswith(("_tokens", "_estimated")) or name in ("calls", "reads")]
+    return made.astype(dict.fromkeys(whole, "Int64") | ({"correct": "boolean"} if "correct" in made else {}))
+
+
 def composition(spans: Iterable[Span]) -> pandas.DataFrame:
     """One row a provider call; the kinds and `difference` (where known) sum to `input_tokens`."""
     import pandas
 
-    columns = ["call", "model", *ledger.KINDS, "counter", "estimated", "measured", "difference", "input_tokens"]
-    whole = dict.fromkeys((*ledger.KINDS, "estimated", "measured", "difference", "input_tokens"), "Int64")
+    columns = [
+        "call",
+        "model",
+        *ledger.KINDS,
+        "counter",
+        "estimated",
+        "measured",
+        "difference",
+        "input_tokens",
+        "cached",
+    ]
+    whole = dict.fromkeys((*ledger.KINDS, "estimated", "measured", "difference", "input_tokens", "cached"), "Int64")
     return pandas.DataFrame(ledger.composition(spans), columns=columns).astype(whole)

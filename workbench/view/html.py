@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from .. import hygiene
 from ..content import Offer, visible
 from ..span import Span
 from . import rows
@@ -18,9 +19,10 @@ from .markdown import render
 if TYPE_CHECKING:
     import jinja2
 
+    from ..compare import Comparison
     from ..turn import Turn
 
-__all__ = ["answer", "catalog", "content", "trace", "turn"]
+__all__ = ["answer", "catalog", "comparison", "content", "picture", "trace", "turn"]
 
 CATALOG_ROWS = 50
 # Column heads of the static catalog, and the keys of `catalog.cells`.
@@ -53,6 +55,7 @@ def trace(spans: Iterable[Span]) -> str:
         estimate_head=rows.estimate_head(spans),
         totals=rows.summed(spans),
         calls=rows.composed(spans),
+        findings=hygiene.notes(spans),
     )
 
 
@@ -65,6 +68,22 @@ def turn(done: Turn) -> str:
     """Answer, what servers sent for people only, and trace."""
     body = answer(done.answer) if done.answer else _render("none.html.j2", status=done.status)
     return body + _render("people.html.j2", items=rows.for_people(done.for_people)) + trace(done.spans)
+
+
+def comparison(compared: Comparison) -> str:
+    """A line a run, and what was lost; the pictures are outputs of their own."""
+    from . import compared as view
+
+    head, lines = view.shown(compared.runs)
+    return _render(
+        "comparison.html.j2", head=view.head(compared), columns=head, lines=lines, foot=view.foot(compared.runs),
+        lost=view.lost(compared.runs),
+    )  # fmt: skip
+
+
+def picture(png: str | None, table: str) -> str:
+    """A PNG in base64 as an image that holds itself; without one its figures as text."""
+    return _render("picture.html.j2", png=png, table=table)
 
 
 def content(parts: list[dict[str, Any]]) -> str:

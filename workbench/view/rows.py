@@ -12,7 +12,7 @@ from ..content import Link, Part, harmless, visible
 from ..media import human_size, link_text, shown
 from ..span import Span, tree
 
-__all__ = ["Row", "composed", "estimate_head", "for_people", "label", "progress", "rows", "summed"]
+__all__ = ["Row", "composed", "estimate_head", "for_people", "label", "number", "progress", "rows", "share", "summed"]
 
 _WIDTH = 24
 _LONGEST = 20_000  # characters of an item for people
@@ -61,12 +61,18 @@ def _seconds(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def _number(value: int | None) -> str:
+def number(value: int | None) -> str:
+    """Unknown as a dash."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def share(part: int | None, whole: int | None) -> str:
+    """ "12 %" of the whole; empty where one is not known."""
+    return f"{part / whole:.0%}" if part is not None and whole else ""
+
+
 def _in_out(given: int | None, got: int | None) -> str:
-    return UNKNOWN if given is None and got is None else f"{_number(given)} in, {_number(got)} out"
+    return UNKNOWN if given is None and got is None else f"{number(given)} in, {number(got)} out"
 
 
 def _measured(span: Span) -> str:
@@ -78,7 +84,7 @@ def _measured(span: Span) -> str:
 
 def _estimated(span: Span) -> str:
     if span.kind != "model":
-        return _number(span.detail.get("tokens"))
+        return number(span.detail.get("tokens"))
     segments = span.detail.get("composition")
     given = reduce(ledger.plus, (segment["tokens"] for segment in segments)) if segments else None
     return _in_out(given, span.detail.get("output_tokens_estimated"))
@@ -164,9 +170,9 @@ def composed(spans: Iterable[Span]) -> list[dict[str, Any]]:
     return [
         {
             "call": line["call"],
-            "parts": [(kind, _number(line[kind])) for kind in ledger.KINDS if line[kind] != 0],
-            "estimated": _number(line["estimated"]),
-            "measured": None if line["measured"] is None else _number(line["measured"]),
+            "parts": [(kind, number(line[kind])) for kind in ledger.KINDS if line[kind] != 0],
+            "estimated": number(line["estimated"]),
+            "measured": None if line["measured"] is None else number(line["measured"]),
             "difference": UNKNOWN if line["difference"] is None else f"{line['difference']:+,}",
             "counter": line["counter"],
         }

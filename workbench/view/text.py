@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from .. import hygiene
 from ..content import harmless, visible
 from ..forms import Field, Request
 from ..span import Span
 from . import rows
 
 if TYPE_CHECKING:
-    from ..turn import Turn
+    from ..compare import Comparison
+    from ..turn import Preview, Turn
 
-__all__ = ["request", "table", "trace", "turn"]
+__all__ = ["comparison", "context", "request", "table", "trace", "turn"]
 
 
 def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
@@ -50,7 +52,8 @@ def trace(spans: Iterable[Span]) -> str:
     }
     body = [[cell(row) for cell in columns.values()] for row in rows.rows(spans)]
     lines = [table(list(columns), body), "", "Total: " + ", ".join(rows.summed(spans)) + "."]
-    return "\n".join(lines + [f"Input of {_composition(line)}" for line in rows.composed(spans)])
+    lines += [f"Input of {_composition(line)}" for line in rows.composed(spans)]
+    return "\n".join(lines + [f"Note: {note.text} (lesson {note.lesson})" for note in hygiene.notes(spans)])
 
 
 def request(asked: Request, longest: int = 20_000) -> str:
@@ -77,6 +80,40 @@ def field(each: Field) -> str:
     label = "" if each.label == each.name else f" = {visible(each.label)}"
     about = f": {visible(each.description, 1000)}" if each.description else ""
     return f"{visible(each.name)}{label}{about}" + (f" ({visible('; '.join(said), 1000)})" if said else "")
+
+
+def context(preview: Preview) -> str:
+    """What the next provider call would be made of, and how full the window would be."""
+    whole = preview.tokens
+    share = "" if not whole else "share"
+    lines = [
+        [piece["kind"], visible(piece["label"], 80), rows.number(piece["tokens"]), rows.share(piece["tokens"], whole)]
+        for piece in preview.pieces
+    ]
+    said = f"In all {rows.number(whole)} tokens, estimated by {preview.counter}"
+    if preview.window is None:
+        fill = f"how many {preview.model} takes is not known"
+    elif whole is None:
+        fill = f"{preview.model} takes {preview.window:,}"
+    else:
+        fill = f"{whole / preview.window:.1%} of the {preview.window:,} that {preview.model} takes"
+    return f"{table(['kind', 'what', 'tokens', share], lines)}\n{said}; {fill}."
+
+
+def comparison(compared: Comparison) -> str:
+    """A line a run, what was lost, and the figures of the pictures."""
+    from . import compared as view
+
+    if not compared.runs:
+        return f"Compared: {view.head(compared)}\nNo run has finished."
+    head, lines = view.shown(compared.runs)
+    parts = [
+        f"Compared: {view.head(compared)}",
+        table(head, lines),
+        view.foot(compared.runs),
+        *view.lost(compared.runs),
+    ]
+    return "\n".join(parts)
 
 
 def turn(done: Turn) -> str:
