@@ -22,43 +22,31 @@ _KNOWN = (
 )
 
 
-_DEMO: dict[str, Callable[[str], float]] = {"first": float, "next": float, "miss": float, "seed": int}
-
-
-def _demo(name: str) -> BaseChatModel:
-    """`demo`, or with stated delays and misses `demo?first=1.4&next=2.1&miss=0.29&seed=7`."""
+def _demo(settings: str) -> BaseChatModel:
+    from .demo import simulated
     from .demo.model import DemoModel
 
-    given: dict[str, Any] = {}
-    for setting in filter(None, name.partition("?")[2].split("&")):
-        key, _, text = setting.partition("=")
-        try:
-            given[key] = value = _DEMO[key](text)
-        except (KeyError, ValueError):
-            value = -1.0
-        if not 0 <= value < (float("inf") if key != "miss" else 1.0000001):
-            raise ModelError(
-                f"{setting!r} is no setting of the demo model; there are first and next (seconds), miss (a share from 0 to 1) "
-                "and seed (a whole number), as in demo?first=1.4&next=2.1&miss=0.29&seed=7"
-            )
-    return DemoModel(model_name=name, **given)
+    return DemoModel(simulated=simulated.parse(settings))
 
 
 OFFLINE: dict[str, Callable[[str], BaseChatModel]] = {"demo": _demo}
+"""By name, and what makes one with the settings behind a question mark."""
 
 
 def resolve(model: str | BaseChatModel) -> BaseChatModel:
     """A chat model by its LangChain name ("openai:gpt-4.1"), `demo`, or the object itself.
 
-    Raises `ModelError` for an unknown name, a missing package (with the `pip install` that brings it) or a model that
-    cannot be made, mostly for want of a key.
+    `demo?first=1.4&next=2.1&miss=0.29&seed=7` is the demo model with simulated seconds and misses (`demo/simulated.py`).
+    Raises `ModelError` for an unknown name or setting, a missing package (with the `pip install` that brings it) or a model
+    that cannot be made, mostly for want of a key.
     """
     if not isinstance(model, str):
         if not (hasattr(model, "astream") and hasattr(model, "bind_tools")):
             raise ModelError(f"{type(model).__name__} is no chat model; a model is: {_KNOWN}")
         return model
-    if (make := OFFLINE.get(model.partition("?")[0])) is not None:
-        return make(model)
+    offline, _, settings = model.partition("?")
+    if offline in OFFLINE:
+        return OFFLINE[offline](settings)
     provider, _, name = model.partition(":")
     if not name:
         raise ModelError(f"there is no model {model!r}; a model is: {_KNOWN}")

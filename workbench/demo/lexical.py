@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from workbench.errors import ModelError
 
-__all__ = ["Index", "Passage", "index", "passages", "share", "words"]
+__all__ = ["Index", "Passage", "index", "passages", "share", "telling", "words"]
 
 # Words that carry no subject: grammar, question words, and the verbs with which people address an assistant.
 _STOPWORDS = """
@@ -32,9 +32,14 @@ SMALL, LARGE = 400, 1200
 """Characters: paragraphs are joined until they hold more than the first, and cut where they exceed the second."""
 
 
+def telling(text: str) -> list[str]:
+    """The words of a text in their order, without stopwords; `net_amt` and `style-guide` are two words each."""
+    return [word for word in re.findall(r"[^\W_]+", text.lower()) if word not in STOPWORDS]
+
+
 def words(text: str) -> list[str]:
-    """The stemmed words of a text in their order, without stopwords; `net_amt` and `style-guide` are two words each."""
-    return [_stem(word) for word in re.findall(r"[^\W_]+", text.lower()) if word not in STOPWORDS]
+    """The same, stemmed."""
+    return [_stem(word) for word in telling(text)]
 
 
 @lru_cache(maxsize=100_000)
