@@ -9,7 +9,7 @@ known kind and text that is not UTF-8. On the SDK's low-level server, because it
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import date
 from pathlib import Path
@@ -49,15 +49,19 @@ TOOLS = [types.Tool(**entry) for entry in OFFER["tools"]]
 PROMPTS = {entry["name"]: types.Prompt(**entry) for entry in OFFER["prompts"]}
 
 
-def build(delay: float = 0.0) -> Server[Any, Any]:
-    """The server, with a board of its own; every read waits `delay` seconds first."""
+def build(delay: float = 0.0, sleep: Callable[[float], Awaitable[None]] = anyio.sleep) -> Server[Any, Any]:
+    """The server, with a board of its own; every read waits `delay` seconds first, by `sleep`.
+
+    Example:
+        >>> wb.connect("slow", server=build(delay=0.038))
+    """
     server: Server[Any, Any] = Server("workbench-demo", version="1", instructions=__doc__.partition("\n")[0])
     board: dict[str, Any] = json.loads((DOCUMENTS / "sprint-board.json").read_bytes())
     _offer(server)
 
     @server.read_resource()
     async def read(uri: AnyUrl) -> Iterable[ReadResourceContents]:
-        await anyio.sleep(delay)
+        await sleep(delay)
         return [_content(str(uri), board)]
 
     @server.call_tool()
