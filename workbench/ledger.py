@@ -14,7 +14,8 @@ from . import tokens
 from .span import Span
 
 __all__ = [
-    "CARRIED", "KINDS", "Piece", "Totals", "carried", "composition", "counted", "lost", "plus", "seconds", "total", "totals",
+    "CARRIED", "KINDS", "Piece", "Totals", "carried", "composition", "counted", "losses", "lost", "plus", "seconds", "total",
+    "totals",
 ]  # fmt: skip
 
 KINDS = (
@@ -92,7 +93,8 @@ def carried(spans: Iterable[Span]) -> list[dict[str, Any]]:
     """What content really cost: one row for each that the turn's requests held, with `kind`, `label`, `tokens` (of it once),
     `calls` (how many sent it), `carried` (the tokens of all of these) and `counter`.
 
-    What was brought twice under one name, as two portions of a resource, has a row for each.
+    What was brought twice under one name has a row for each: a resource that was read again, its portions, the messages of a
+    prompt, one URI of two servers. They are told apart by their order in the request, which only grows while a turn runs.
     """
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for span in (span for span in spans if span.kind == "model" and "composition" in span.detail):
@@ -113,8 +115,9 @@ def carried(spans: Iterable[Span]) -> list[dict[str, Any]]:
 def seconds(spans: Iterable[Span]) -> dict[str, float | None]:
     """Where the time of a turn went: `total`, in the `model`, waiting for a `server`, and the rest, `own`.
 
-    What ran side by side counts once; the model goes before a server. The rest is what the seeds' traces do not itemise, "host
-    work, transport, whatever sits between the arrows" ("Application-controlled resources and model-controlled tools").
+    In seconds; all `None` where the turn has not ended. What ran side by side counts once; the model goes before a server. The
+    rest is what the seeds' traces do not itemise, "host work, transport, whatever sits between the arrows"
+    ("Application-controlled resources and model-controlled tools"); what a person took to approve a call is in it, too.
     """
     spans = tuple(spans)
     total = next((span.seconds for span in spans if span.kind == "turn"), None)
@@ -156,7 +159,7 @@ class Totals:
     carried_tokens_estimated: int | None
     """All content that the calls sent, each as often as it was sent; see `carried`."""
     lost_tokens_estimated: int
-    """What was cut off content and not sent."""
+    """What was cut off content and not sent; see `losses`."""
     counter: str | None
     bytes: int | None
     """What the successful reads brought; 0 where nothing was read, `None` where none of the reads has succeeded."""
@@ -171,14 +174,23 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return None if not known or any(x is None for x in known) else sum(x for x in known if x is not None)
 
 
-def lost(spans: Iterable[Span]) -> int:
-    """Tokens that were cut off and not sent; a text that was read on has lost only what its last portion left out."""
-    last: dict[tuple[Any, str], int] = {}
+def losses(spans: Iterable[Span]) -> dict[tuple[Any, str], int]:
+    """By (server, URI), the tokens that were cut off and not sent, where there are any. Of a text that was read on, only what
+    its last portion left out; of one that the model then read whole, nothing."""
+    found: dict[tuple[Any, str], int] = {}
     for span in spans:
-        if (missing := span.detail.get("missing_tokens")) is not None:
-            key = span.detail.get("server"), span.detail.get("uri") or span.name
-            last[key] = min(missing, last.get(key, missing))
-    return sum(last.values())
+        missing = span.detail.get("missing_tokens")
+        if missing is None and span.kind == "read" and span.actor == "model" and span.status == "ok":
+            missing = 0
+        if missing is not None:
+            key = span.detail.get("server"), str(span.detail.get("uri") or span.name)
+            found[key] = min(missing, found.get(key, missing))
+    return {key: missing for key, missing in found.items() if missing}
+
+
+def lost(spans: Iterable[Span]) -> int:
+    """The sum of `losses`: counted, so never unknown, and 0 where all was sent."""
+    return sum(losses(spans).values())
 
 
 def totals(spans: Iterable[Span]) -> Totals:

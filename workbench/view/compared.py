@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import ledger
+from .. import ledger, price
 from ..content import visible
 from .rows import UNKNOWN
 
@@ -75,8 +75,15 @@ def foot(runs: Sequence[Run]) -> str:
     return (
         f"Estimated by {counters(runs) or 'nobody'}. Carried is all content that the calls sent, as often as they sent it; "
         "lost is what was cut off it. Own is the time that neither the model nor a server took. "
-        f"{UNKNOWN} is unknown: the provider did not report it, or its price is not known."
+        f"{UNKNOWN} is unknown: the provider did not report it, or its price is not known.{_priced(runs)}"
     )
+
+
+def _priced(runs: Sequence[Run]) -> str:
+    """Whose prices they are; where there is no table and one could be used, what brings it."""
+    if all(run.turn.totals.input_tokens is None for run in runs):
+        return ""
+    return f" US$ at the list prices of {price.source()}." if not price.missing() else f" For prices: {price.INSTALL}"
 
 
 def shown(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:

@@ -115,9 +115,10 @@ def _note(span: Span) -> str:
     rule = f"rule: {detail['rule']}" if detail.get("rule") else None
     known_as = f"the model calls it {detail['called_as']}" if detail.get("called_as") else None
     first = detail.get("first_chunk_seconds")
+    why = "were cut off" if str(detail.get("rule")).startswith("truncate") else "did not fit into the window"
     sent = (
         f"characters {detail['start']:,} to {detail['end']:,} of {detail['whole']:,} were sent"
-        + (f": {detail['missing_tokens']:,} tokens did not fit into the window" if detail.get("missing_tokens") else "")
+        + (f": {detail['missing_tokens']:,} tokens {why}" if detail.get("missing_tokens") else "")
         if "whole" in detail
         else None
     )
@@ -174,6 +175,7 @@ def composed(spans: Iterable[Span]) -> list[dict[str, Any]]:
             "estimated": number(line["estimated"]),
             "measured": None if line["measured"] is None else number(line["measured"]),
             "difference": UNKNOWN if line["difference"] is None else f"{line['difference']:+,}",
+            "cached": None if line["cached"] is None else number(line["cached"]),
             "counter": line["counter"],
         }
         for line in ledger.composition(spans)
@@ -225,4 +227,6 @@ def summed(spans: Iterable[Span]) -> list[str]:
     if sums.input_tokens_estimated is not None:
         given = _in_out(sums.input_tokens_estimated, sums.output_tokens_estimated)
         said.append(f"{given} tokens estimated by {sums.counter}")
+    if sums.carried_tokens_estimated:
+        said.append(f"of that input {sums.carried_tokens_estimated:,} of content")
     return said

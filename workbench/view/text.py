@@ -35,6 +35,7 @@ def _composition(line: dict[str, Any]) -> str:
     text = f"call {line['call']}: {parts} = {line['estimated']} tokens estimated by {line['counter']}"
     if line["measured"] is not None:
         text += f"; {line['difference']} unexplained = {line['measured']} reported by the provider"
+        text += f", {line['cached']} of them cached" if line["cached"] is not None else ""
     return text
 
 
@@ -53,7 +54,7 @@ def trace(spans: Iterable[Span]) -> str:
     body = [[cell(row) for cell in columns.values()] for row in rows.rows(spans)]
     lines = [table(list(columns), body), "", "Total: " + ", ".join(rows.summed(spans)) + "."]
     lines += [f"Input of {_composition(line)}" for line in rows.composed(spans)]
-    return "\n".join(lines + [f"Note: {note.text} (lesson {note.lesson})" for note in hygiene.notes(spans)])
+    return "\n".join(lines + [f"Note ({note.kind}): {note.text} See {note.lesson}" for note in hygiene.notes(spans)])
 
 
 def request(asked: Request, longest: int = 20_000) -> str:
