@@ -150,7 +150,7 @@ def test_steps_that_ran_side_by_side_lie_one_below_the_other() -> None:
     assert bars(chart, "bands")[0]["x2"] == 2.2
     assert table(chart)[1:3] == [
         ["dump", "turn", "0.000 s", "2.200 s"],
-        ["dump", "model", "demo", "0.200 s", "1.900 s"],
+        ["dump", "read", "crm://a", "0.010 s", "0.050 s"],
     ]
     assert "dump: 2.200 s (model 1.900 s, read 0.150 s)." in chart.alt
 
@@ -183,9 +183,10 @@ def test_no_two_steps_of_a_lane_overlap(times: list[tuple[float, float | None]])
 
 
 def test_many_steps_at_once_do_not_make_the_picture_endless_and_the_table_says_what_it_leaves_out() -> None:
-    chart = timeline([step("p", "read", f"crm://{n}", 0.0, 1.0) for n in range(100)])
+    chart = timeline([step("p", "read", f"crm://{n}", 0.0, 1.0 + n) for n in range(100)])
     assert chart.drawing is not None and chart.drawing.height == pytest.approx(12 * LANE)
-    assert chart.table.endswith("[41 more lines are not shown]")
+    assert sorted(line[2] for line in table(chart)[2:-1]) == [f"crm://{n}" for n in range(90, 100)]
+    assert table(chart)[-1] == ["p", "+ 90 shorter"]
 
 
 @pytest.mark.parametrize("name", [HOSTILE, CODE, "a\ud800b", "\u202eevil\x1b[31m", "${x}", "a.b[0]", ""])

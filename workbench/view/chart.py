@@ -5,6 +5,7 @@ Names of patterns and steps are what servers, models and persons call them; see 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ from .drawing import LANE, STEP, WIDTH, Chart, Drawing, lanes, seconds, short, w
 __all__ = ["Chart", "composition", "timeline"]
 
 _DIFFERENCE = "difference"
-_MOST, _WIDEST = 60, 60  # lines of the timeline's table, and letters of a name in a table
+_MOST, _WIDEST = 10, 60  # steps of a pattern in the table, and letters of a name
 
 
 # -- what the input was made of
@@ -239,11 +240,18 @@ def _steps(groups: Sequence[_Group], title: str) -> str:
     lines = []
     for group in groups:
         turn = {"kind": "turn", "name": "", "start": 0.0, "seconds": group.whole}
-        for row in (turn, *group.steps):
+        for row in (turn, *_longest(group.steps)):
             name, kind = visible(row["name"], _WIDEST), row["kind"]
             lines.append([visible(group.name, _WIDEST), kind, name, seconds(row["start"]), seconds(row["seconds"])])
-    more = f"\n[{len(lines) - _MOST:,} more lines are not shown]" if len(lines) > _MOST else ""
-    return f"{title}:\n{_aligned(['pattern', 'kind', 'name', 'start', 'seconds'], lines[:_MOST], 3)}{more}"
+        if (more := len(group.steps) - _MOST) > 0:
+            lines.append([visible(group.name, _WIDEST), f"+ {more:,} shorter", "", "", ""])
+    return f"{title}:\n{_aligned(['pattern', 'kind', 'name', 'start', 'seconds'], lines, 3)}"
+
+
+def _longest(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The longest, what has not ended among them, in the order in which they began."""
+    kept = sorted(steps, key=lambda row: math.inf if row["seconds"] is None else row["seconds"], reverse=True)[:_MOST]
+    return sorted(kept, key=lambda row: row["start"])
 
 
 def _sums(groups: Sequence[_Group], title: str) -> str:
