@@ -36,7 +36,9 @@ def test_constraints_are_exact_pins_without_addresses_or_paths() -> None:
 
 def test_everything_that_make_installs_is_pinned() -> None:
     pinned = {canonicalize_name(pin.split("==")[0]) for pin in PINS}
-    extras = [name for group in ("demo", "media", "openai", "anthropic", "test", "dev") for name in EXTRAS[group]]
+    extras = [
+        name for group in ("demo", "media", "charts", "openai", "anthropic", "test", "dev") for name in EXTRAS[group]
+    ]
     named = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"] + extras}
     assert named - pinned == {canonicalize_name(PROJECT["name"])}
 

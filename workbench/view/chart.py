@@ -1,226 +1,265 @@
-"""Two pictures of a comparison, as Vega-Lite for JupyterLab, as PNG for where there is no JavaScript, and as text.
+"""Two pictures of a comparison: what the input was made of, and when what happened.
 
-Names are a server's or a model's words: they are data of the picture, never an expression or markup.
+Names of patterns and steps are what servers, models and persons call them; see `drawing.py` for what keeps them harmless.
 """
 
 from __future__ import annotations
 
-from base64 import b64encode
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import ledger
 from ..content import visible
 from . import text
+from .drawing import LANE, STEP, WIDTH, Chart, Drawing, lanes, seconds, short, words
 
 __all__ = ["Chart", "composition", "timeline"]
 
-_MIME = "application/vnd.vegalite.v5+json"  # what JupyterLab 4 draws by itself, so altair stays below 6
-_WIDTH, _STEP, _LANE, _GAP, _LABEL = 560, 30, 12, 12, 220  # pixels
-_INK = "#808080"  # read on white and on black
 _DIFFERENCE = "difference"
-# Okabe and Ito's colours, which those who see no red or green tell apart, and greys for what brings no content.
-_KINDS = {
-    "system": "#999999", "catalog": "#56B4E9", "content": "#D55E00", "tools": "#C0C0C0", "attachments": "#E69F00",
-    "reads": "#009E73", "prompts": "#CC79A7", "results": "#0072B2", "replies": "#7F7F7F", "history": "#B0A070",
-    "question": "#F0E442", "sampling": "#8DA0CB", _DIFFERENCE: "#333333",
-}  # fmt: skip
-_STEPS = {
-    "model": "#0072B2", "read": "#009E73", "attach": "#E69F00", "tool": "#D55E00", "prompt": "#CC79A7", "gate": "#F0E442",
-    "request": "#8DA0CB", "own": "#C0C0C0",
-}  # fmt: skip
+_MOST, _WIDEST = 10, 60  # steps of a pattern in the table, and letters of a name
+
+
+# -- what the input was made of
 
 
 @dataclass(frozen=True)
-class Chart:
-    """Displays as its picture; where the extra `charts` is missing, and in a terminal, as a table of the same figures."""
+class _Stack:
+    """The bar of one pattern."""
 
-    table: str
-    spec: Mapping[str, Any] | None = field(repr=False)
-    """Vega-Lite 5; `None` without the extra."""
+    name: str
+    tokens: Mapping[str, int | None]
+    """By kind, without the difference."""
+    counter: str
+    difference: int | None
 
-    def png(self) -> bytes:
-        """The picture, drawn without a browser or a network. Raises `ImportError` without the extra."""
-        import vl_convert
+    @property
+    def known(self) -> int:
+        return sum(tokens or 0 for tokens in self.tokens.values())
 
-        return bytes(vl_convert.vegalite_to_png(dict(self.spec or {}), vl_version="5.20", scale=2))
+    @property
+    def unknown(self) -> list[str]:
+        return [kind for kind, tokens in self.tokens.items() if tokens is None]
 
-    def html(self) -> str:
-        """The picture as an `<img>` that holds itself, its figures for who cannot see it."""
-        from .html import picture
+    @property
+    def reported(self) -> int | None:
+        return None if self.unknown or self.difference is None else self.known + self.difference
 
-        return picture(None if self.spec is None else b64encode(self.png()).decode("ascii"), self.table)
-
-    def __repr__(self) -> str:
-        return self.table
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        if self.spec is None:
-            return {"text/plain": f'{self.table}\n[As a picture: pip install "mcp-agent-workbench[charts]"]'}
-        return {_MIME: self.spec, "image/png": b64encode(self.png()).decode("ascii"), "text/plain": self.table}
-
-
-def _altair() -> Any:
-    try:
-        import altair
-        import vl_convert  # noqa: F401 - draws the picture that is shown without JavaScript
-
-        return altair
-    except ImportError:
-        return None
+    @property
+    def said(self) -> str:
+        """What stands at its end."""
+        if self.unknown:
+            more = f"unknown: {', '.join(self.unknown)}"
+            return f"≈ {self.known:,} + {more}" if self.known else more
+        if self.reported is None or self.difference is None:
+            return f"≈ {self.known:,}"
+        off = f" ({abs(self.difference):,} {'above' if self.difference > 0 else 'below'} the estimate)"
+        return f"{self.reported:,}{off if self.difference else ''}"
 
 
-def composition(rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """What the inputs of a pattern's provider calls are made of, one bar a pattern.
+def composition(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str] = ledger.KINDS) -> Chart:
+    """What the input of a pattern's provider calls is made of: a bar a pattern, stacked by kind in the order of `kinds`.
 
-    A row has `pattern`, `kind` (of `ledger.KINDS`, or `difference` for what the provider counted beside), `tokens`, of all
-    calls together (`None` is unknown, and said beside the bar), and `counter`.
+    A row has `pattern`, `kind`, `tokens` of all calls together (`None` is unknown, and drawn as such) and `counter`, who
+    estimated them. Of the kind `difference` is what the provider reported less the estimate, above or below 0: only where it
+    is known do we know what was reported.
     """
-    names = list(dict.fromkeys(str(row["pattern"]) for row in rows))
-    kinds = [kind for kind in (*ledger.KINDS, _DIFFERENCE) if any(row["kind"] == kind for row in rows)]
-    ends = [{"pattern": name, **_end([row for row in rows if row["pattern"] == name])} for name in names]
-    table = _composition_table(rows, names, kinds, ends)
-    if (alt := _altair()) is None:
-        return Chart(table, None)
-    known = [row for row in rows if (row["tokens"] or 0) > 0]
-    bars = [
-        {
-            "pattern": row["pattern"], "kind": row["kind"], "tokens": row["tokens"], "place": kinds.index(row["kind"]),
-            "counter": row["counter"],
+    rows = [{**row, "pattern": str(row["pattern"]), "kind": visible(str(row["kind"]), 40)} for row in rows]
+    found = dict.fromkeys(row["kind"] for row in rows if row["kind"] != _DIFFERENCE)
+    order = [kind for kind in kinds if kind in found] + [kind for kind in found if kind not in kinds]
+    names = dict.fromkeys(row["pattern"] for row in rows)
+    stacks = [_stack(name, [row for row in rows if row["pattern"] == name], order) for name in names]
+    by = ", ".join(dict.fromkeys(stack.counter for stack in stacks if stack.counter)) or "nobody"
+    title = f"Input tokens of all provider calls of the turn; ≈ is estimated, by {by}"
+    return Chart(_figures(stacks, order, title), _in_words(stacks, title), _bars(stacks, title) if stacks else None)
+
+
+def _stack(name: str, rows: Sequence[Mapping[str, Any]], order: Iterable[str]) -> _Stack:
+    def total(kind: str) -> int | None:
+        found = [row["tokens"] for row in rows if row["kind"] == kind]
+        return None if None in found else sum(found)
+
+    counted = [row for row in rows if row["kind"] != _DIFFERENCE]
+    counter = ", ".join(dict.fromkeys(visible(str(row["counter"])) for row in counted if row.get("counter")))
+    known = len(counted) < len(rows)
+    return _Stack(visible(name), {kind: total(kind) for kind in order}, counter, total(_DIFFERENCE) if known else None)
+
+
+def _bars(stacks: Sequence[_Stack], title: str) -> Drawing:
+    widest = max(max(stack.known, stack.reported or 0) for stack in stacks) or 1
+    stub = widest * 0.06 if any(stack.unknown for stack in stacks) else 0
+    drawing = Drawing(title, STEP * len(stacks), widest + stub, {"what": "counted by", "said": "tokens"})
+    for number, stack in enumerate(stacks):
+        top = number * STEP
+        place = {"pattern": stack.name, "y": top + 4, "y2": top + STEP - 4}
+        bars, frames = _pieces(stack, stub)
+        drawing.bars.extend({**place, **bar} for bar in bars)
+        drawing.frames.extend({**place, **frame} for frame in frames)
+        drawing.names.append({"pattern": stack.name, "label": short(stack.name), "y": top + STEP / 2})
+        end = max(piece["x2"] for piece in (*bars, *frames, {"x2": 0}))
+        drawing.ends.append({"pattern": stack.name, "said": stack.said, "x": end, "y": top + STEP / 2})
+    drawing.words.extend(words(drawing.bars, drawing.across))
+    return drawing
+
+
+def _pieces(stack: _Stack, stub: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The full segments of a bar, and those that are only outlined: unknown, or estimated and not reported."""
+    bars: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = []
+    at = 0
+    for kind, tokens in stack.tokens.items():
+        if tokens:
+            bars.append({"kind": kind, "x": at, "x2": at + tokens, "tokens": tokens, "said": f"{tokens:,}"})
+            at += tokens
+    if stack.unknown:
+        frames.append(
+            {"kind": ", ".join(stack.unknown), "x": at, "x2": at + stub, "tokens": None, "said": "unknown", "wash": 0}
+        )
+    bars, frames = ([{**piece, "what": stack.counter} for piece in each] for each in (bars, frames))
+    if stack.reported is not None and (more := stack.difference):
+        piece = {
+            "kind": _DIFFERENCE,
+            "tokens": more,
+            "said": f"{more:+,}",
+            "what": "the provider, less our estimate",
+            "wash": 0.4,
         }
-        for row in known
-    ]  # fmt: skip
-    y = _lanes(alt, names)
-    bar = alt.Chart(alt.Data(values=bars)).mark_bar().encode(
-        y=y, x=alt.X("tokens:Q", title="input tokens of all provider calls", stack="zero"), order=alt.Order("place:O"),
-        color=_colours(alt, _KINDS, kinds),
-        tooltip=[alt.Tooltip(f"{name}:N") for name in ("pattern", "kind", "counter")] + [alt.Tooltip("tokens:Q", format=",")],
-    )  # fmt: skip
-    return Chart(table, _finished(alt, alt.Step(_STEP), bar, _ends(alt, ends, y)))
+        low, high = sorted((at, max(0, stack.reported)))
+        (bars if more > 0 else frames).append({**piece, "x": low, "x2": high})
+    return bars, frames
 
 
-def _end(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Where a bar ends, and what is written there."""
-    counted = [row["tokens"] for row in rows if row["kind"] != _DIFFERENCE]
-    known = sum(x for x in counted if x is not None)
-    more = sum(row["tokens"] or 0 for row in rows if row["kind"] == _DIFFERENCE)
-    said = f"{known + more:,}" + (f" ({more:+,} by the provider's count)" if more else "")
-    return {"end": known + max(0, more), "said": said + (" + unknown" if None in counted else "")}
+def _figures(stacks: Sequence[_Stack], order: Sequence[str], title: str) -> str:
+    def cell(tokens: int | None, form: str = ",") -> str:
+        return "unknown" if tokens is None else f"{tokens:{form}}"
 
-
-def _composition_table(
-    rows: Sequence[Mapping[str, Any]], names: Sequence[str], kinds: Sequence[str], ends: Sequence[Mapping[str, Any]]
-) -> str:
-    def cell(name: str, kind: str) -> str:
-        found = [row["tokens"] for row in rows if (row["pattern"], row["kind"]) == (name, kind)]
-        return "" if not found else "unknown" if None in found else f"{sum(found):,}"
-
-    counters = ", ".join(dict.fromkeys(str(row["counter"]) for row in rows if row["counter"]))
+    measured = any(stack.difference is not None for stack in stacks)
+    heads = ["pattern", *order, "estimated", *([_DIFFERENCE, "reported"] if measured else [])]
     lines = [
-        [visible(name), *(cell(name, kind) for kind in kinds), str(end["said"])]
-        for name, end in zip(names, ends, strict=True)
-    ]
-    head = f"Input tokens of all provider calls, estimated by {counters or 'nobody'}:"
-    return f"{head}\n{text.table(['pattern', *kinds, 'in all'], lines)}"
+        [
+            visible(stack.name, _WIDEST), *(cell(stack.tokens[kind]) for kind in order),
+            cell(None if stack.unknown else stack.known),
+            *([cell(stack.difference, "+,"), cell(stack.reported)] if measured else []),
+        ]
+        for stack in stacks
+    ]  # fmt: skip
+    return f"{title}:\n{_aligned(heads, lines, 1)}" if stacks else "There was no provider call."
+
+
+def _in_words(stacks: Sequence[_Stack], title: str) -> str:
+    def parts(stack: _Stack) -> str:
+        known = [f"{kind} {tokens:,}" for kind, tokens in stack.tokens.items() if tokens]
+        return f" ({', '.join(known)})" if known else ""
+
+    return " ".join([f"{title}.", *(f"{short(stack.name)}: {stack.said}{parts(stack)}." for stack in stacks)])
+
+
+def _aligned(heads: Sequence[str], lines: Sequence[Sequence[str]], first: int) -> str:
+    """A table whose columns from `first` on are figures, so flush right."""
+    columns = list(zip(heads, *lines, strict=True))
+    widths = [max(map(len, column)) if number >= first else 0 for number, column in enumerate(columns)]
+    every = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in (heads, *lines)]
+    return text.table(every[0], every[1:])
+
+
+# -- when what happened
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The lanes of one pattern."""
+
+    name: str
+    steps: Sequence[Mapping[str, Any]]
+    whole: float | None
+    """Seconds of the turn."""
+    end: float
+    """Seconds until the last that is known of it."""
 
 
 def timeline(rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """What happened when, a lane or more for each pattern: what ran side by side lies one below the other.
+    """When what happened: lanes for each pattern, as many as it needs to show what ran side by side.
 
-    A row has `pattern`, `kind`, `name`, `start` (seconds since the turn began) and `seconds`; the row of kind `turn` is the
-    whole, whose end is written beside the bars.
+    A row has `pattern`, `kind`, `name`, `start` (seconds since the turn began) and `seconds`, `None` for what has not ended.
+    The row of the kind `turn`, where there is one, is the whole: its seconds stand at the end.
     """
-    names = list(dict.fromkeys(str(row["pattern"]) for row in rows))
-    wholes = {str(row["pattern"]): row["seconds"] for row in rows if row["kind"] == "turn"}
-    steps = [dict(row) for row in rows if row["kind"] != "turn"]
-    table = _timeline_table(steps, wholes)
-    if (alt := _altair()) is None:
-        return Chart(table, None)
-    height, labels = 0.0, list[dict[str, Any]]()
-    for row in steps:
-        row["end"] = row["start"] + row["seconds"]
-    for name in names:
-        lanes = _side_by_side([row for row in steps if row["pattern"] == name], height)
-        labels.append({"pattern": name, "middle": height + lanes * _LANE / 2, "start": 0})
-        height += lanes * _LANE + _GAP
-    kinds = [kind for kind in _STEPS if any(row["kind"] == kind for row in steps)]
-    scale = alt.Scale(domain=[0, height], reverse=True, nice=False)
-    bar = alt.Chart(alt.Data(values=steps)).mark_bar(minBandSize=2).encode(
-        y=alt.Y("top:Q", axis=None, scale=scale), y2="bottom:Q",
-        x=alt.X("start:Q", title="seconds since the turn began"), x2="end:Q", color=_colours(alt, _STEPS, kinds),
-        tooltip=[alt.Tooltip(f"{name}:N") for name in ("pattern", "kind", "name")]
-        + [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("start", "seconds")],
-    )  # fmt: skip
-    middle = alt.Y("middle:Q", axis=None, scale=scale)
-    ends = [
-        {**each, "end": wholes[each["pattern"]], "said": f"{wholes[each['pattern']]:.2f} s"}
-        for each in labels
-        if wholes.get(each["pattern"]) is not None
-    ]
-    named = alt.Chart(alt.Data(values=labels)).mark_text(align="right", dx=-8, color=_INK, limit=_LABEL)
-    named = named.encode(y=middle, x="start:Q", text="pattern:N", tooltip=alt.Tooltip("pattern:N"))
-    return Chart(table, _finished(alt, height, bar, named, _ends(alt, ends, middle)))
+    rows = [
+        {
+            **row, "pattern": str(row["pattern"]), "kind": visible(str(row["kind"]), 40), "name": visible(str(row["name"])),
+        }
+        for row in rows
+    ]  # fmt: skip
+    names = dict.fromkeys(row["pattern"] for row in rows)
+    groups = [_group(name, [row for row in rows if row["pattern"] == name]) for name in names]
+    title = "Seconds since the turn began"
+    return Chart(_steps(groups, title), _sums(groups, title), _lanes(groups, title) if groups else None)
 
 
-def _side_by_side(rows: list[dict[str, Any]], height: float) -> int:
-    """Give each row the first lane below `height` that is free when it starts; how many there are."""
-    free: list[float] = []
-    for row in sorted(rows, key=lambda row: row["start"]):
-        lane = next((number for number, end in enumerate(free) if end <= row["start"]), len(free))
-        free[lane : lane + 1] = [row["end"]]
-        row["top"], row["bottom"] = height + lane * _LANE, height + (lane + 1) * _LANE - 1
-    return max(1, len(free))
+def _group(name: str, rows: Sequence[Mapping[str, Any]]) -> _Group:
+    steps = [row for row in rows if row["kind"] != "turn"]
+    turns = [row["seconds"] for row in rows if row["kind"] == "turn"]
+    last = max((row["start"] + (row["seconds"] or 0) for row in steps), default=0.0)
+    ended = all(row["seconds"] is not None for row in steps)
+    whole = turns[0] if turns else last if ended else None
+    return _Group(visible(name), steps, whole, max(last, whole or 0.0))
 
 
-def _timeline_table(steps: Iterable[Mapping[str, Any]], wholes: Mapping[str, float | None]) -> str:
-    sums: dict[str, dict[str, float]] = {name: {} for name in wholes}
-    for row in steps:
-        own = sums.setdefault(str(row["pattern"]), {})
-        own[row["kind"]] = own.get(row["kind"], 0.0) + row["seconds"]
-    kinds = [kind for kind in _STEPS if any(kind in own for own in sums.values())]
-    lines = [
-        [visible(name), *(f"{own[kind]:.3f}" if kind in own else "" for kind in kinds), _seconds(wholes.get(name))]
-        for name, own in sums.items()
-    ]
-    return (
-        f"Seconds by kind; what ran side by side counts twice:\n{text.table(['pattern', *kinds, 'whole turn'], lines)}"
-    )
+def _lanes(groups: Sequence[_Group], title: str) -> Drawing:
+    longest = max(group.end for group in groups) or 1.0
+    least = longest * 2 / WIDTH  # what took no time at all is still two pixels wide
+    drawing = Drawing(title, 0, longest + least, {"what": "name", "since": "began after", "said": "took"})
+    top = 0.0
+    for group in groups:
+        lane, placed = lanes(group.steps, least, group.end)
+        high = max(LANE, lane * (1 + max((number for _, number in placed), default=0)))
+        for row, number in placed:
+            _step(drawing, group, row, least, top + number * lane, lane)
+        place = {"pattern": group.name, "y": top + high / 2}
+        drawing.bands.append({"x": 0, "x2": group.end, "y": top, "y2": top + high})
+        drawing.names.append({**place, "label": short(group.name)})
+        drawing.ends.append({**place, "x": group.end, "said": seconds(group.whole)})
+        top += high + LANE
+    drawing.words.extend(words(drawing.bars, drawing.across))
+    return replace(drawing, height=top - LANE)
 
 
-def _seconds(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3f}"
+def _step(drawing: Drawing, group: _Group, row: Mapping[str, Any], least: float, top: float, lane: float) -> None:
+    start, took = row["start"], row["seconds"]
+    end = max(group.end if took is None else start + took, start + least)
+    bar = {
+        "pattern": group.name, "kind": row["kind"], "what": row["name"], "x": start, "x2": end, "y": top, "y2": top + lane,
+        "start": start, "seconds": took, "since": seconds(start), "said": seconds(took), "wash": 0,
+    }  # fmt: skip
+    (drawing.frames if took is None else drawing.bars).append(bar)
 
 
-def _lanes(alt: Any, names: Sequence[str]) -> Any:
-    return alt.Y("pattern:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=_LABEL, ticks=False, domain=False))
+def _steps(groups: Sequence[_Group], title: str) -> str:
+    if not groups:
+        return "There was no turn."
+    lines = []
+    for group in groups:
+        turn = {"kind": "turn", "name": "", "start": 0.0, "seconds": group.whole}
+        for row in (turn, *_longest(group.steps)):
+            name, kind = visible(row["name"], _WIDEST), row["kind"]
+            lines.append([visible(group.name, _WIDEST), kind, name, seconds(row["start"]), seconds(row["seconds"])])
+        if (more := len(group.steps) - _MOST) > 0:
+            lines.append([visible(group.name, _WIDEST), f"+ {more:,} shorter", "", "", ""])
+    return f"{title}:\n{_aligned(['pattern', 'kind', 'name', 'start', 'seconds'], lines, 3)}"
 
 
-def _colours(alt: Any, colours: Mapping[str, str], kinds: Sequence[str]) -> Any:
-    scale = alt.Scale(domain=list(kinds), range=[colours[kind] for kind in kinds])
-    return alt.Color("kind:N", title=None, scale=scale, legend=alt.Legend(orient="bottom", columns=7))
+def _longest(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The longest, what has not ended among them, in the order in which they began."""
+    kept = sorted(steps, key=lambda row: math.inf if row["seconds"] is None else row["seconds"], reverse=True)[:_MOST]
+    return sorted(kept, key=lambda row: row["start"])
 
 
-def _ends(alt: Any, ends: Sequence[Mapping[str, Any]], y: Any) -> Any:
-    """The figures beside the bars."""
-    marks = alt.Chart(alt.Data(values=list(ends))).mark_text(align="left", dx=5, color=_INK)
-    return marks.encode(y=y, x="end:Q", text="said:N")
-
-
-def _finished(alt: Any, height: Any, *layers: Any) -> dict[str, Any]:
-    chart = (
-        alt.layer(*layers)
-        .properties(
-            width=_WIDTH,
-            height=height,
-            background="transparent",
-            padding={"left": 5, "right": 150, "top": 5, "bottom": 5},
-        )
-        .configure_view(stroke=None)
-        .configure_axis(
-            labelColor=_INK, titleColor=_INK, gridColor=_INK, gridOpacity=0.2, domainColor=_INK, tickColor=_INK
-        )
-        .configure_legend(labelColor=_INK, titleColor=_INK)
-    )
-    spec: dict[str, Any] = chart.to_dict()
-    return spec
+def _sums(groups: Sequence[_Group], title: str) -> str:
+    said = [f"{title}; what ran side by side counts twice."]
+    for group in groups:
+        by: dict[str, float] = {}
+        for row in group.steps:
+            by[row["kind"]] = by.get(row["kind"], 0.0) + (row["seconds"] or 0.0)
+        parts = ", ".join(f"{kind} {seconds(total)}" for kind, total in by.items())
+        said.append(f"{short(group.name)}: {seconds(group.whole)}{f' ({parts})' if parts else ''}.")
+    return " ".join(said)

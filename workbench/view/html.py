@@ -81,9 +81,9 @@ def comparison(compared: Comparison) -> str:
     )  # fmt: skip
 
 
-def picture(png: str | None, table: str) -> str:
-    """A PNG in base64 as an image that holds itself; without one its figures as text."""
-    return _render("picture.html.j2", png=png, table=table)
+def picture(png: str | None, width: int | None, alt: str, table: str) -> str:
+    """A PNG in base64 as an image that holds itself, so many pixels wide; without one its figures as text."""
+    return _render("picture.html.j2", png=png, width=width, alt=alt, table=table)
 
 
 def content(parts: list[dict[str, Any]]) -> str:
