@@ -15,15 +15,16 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from pydantic import Field
 
 from tests.servers.script import Reply, pieces
+from workbench.messages import calls_of
 
 
 def assert_valid(messages: Sequence[BaseMessage]) -> None:
     """Every call has one result, right after its message, in call order (what OpenAI and Anthropic both demand; P27, P29)."""
     for number, message in enumerate(messages):
-        if isinstance(message, AIMessage) and message.tool_calls:
+        if isinstance(message, AIMessage) and calls_of(message):
             after = takewhile(lambda m: isinstance(m, ToolMessage), messages[number + 1 :])
-            assert [m.tool_call_id for m in after] == [call["id"] for call in message.tool_calls]  # type: ignore[attr-defined]
-    made = [call["id"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls]
+            assert [m.tool_call_id for m in after] == [call["id"] for call in calls_of(message)]  # type: ignore[attr-defined]
+    made = [call["id"] for m in messages if isinstance(m, AIMessage) for call in calls_of(m)]
     answered = [m.tool_call_id for m in messages if isinstance(m, ToolMessage)]
     assert made == answered
 
