@@ -176,6 +176,40 @@ def test_a_tools_result_reaches_the_model_as_utf_8() -> None:
     assert "😀" in shown[1]
 
 
+def text_part(text: str) -> Part:
+    return Part(uri="tool t", mime="text/plain", data=text)
+
+
+@pytest.mark.parametrize(
+    ("structured", "texts"),
+    [
+        ({"id": 4471}, ['{\n  "id": 4471\n}']),
+        ({"result": "sunny"}, ["sunny"]),
+        ({"result": 5}, ["5"]),
+        ({"result": [{"id": 1}, {"id": 2}]}, ['{"id": 1}', '{"id": 2}']),
+        ({"result": ["a", "b"]}, ["a", "b"]),
+        (None, ["Found nothing"]),
+    ],
+)
+def test_structured_content_that_the_text_holds_already_is_not_sent_twice(structured: Any, texts: list[str]) -> None:
+    result = ToolResult(server="s", tool="t", items=tuple(map(text_part, texts)), structured=structured)
+    assert tools.result_rendered(result, frozenset()).text == "\n\n".join(texts)
+
+
+@pytest.mark.parametrize("text", ["Found 2 rows", "null", '{"rows": []}', "{" * 100_000, ""])
+def test_structured_content_that_the_text_does_not_hold_reaches_the_model(text: str) -> None:
+    structured = {"rows": [{"id": 4471}, {"id": 4480}]}
+    result = ToolResult(server="s", tool="t", items=(text_part(text),), structured=structured)
+    shown = tools.result_rendered(result, frozenset()).text
+    assert shown.startswith(text) and shown.endswith('{"rows": [{"id": 4471}, {"id": 4480}]}')
+
+
+def test_structured_content_is_not_the_way_round_a_text_for_people_only() -> None:
+    item = Part(uri="tool t", mime="text/plain", data='{"pin": 1234}', audience=("user",))
+    result = ToolResult(server="s", tool="t", items=(item,), structured={"pin": 1234})
+    assert "1234" not in tools.result_rendered(result, frozenset()).text
+
+
 def test_a_template_without_variables_is_read_as_it_stands() -> None:
     """FastMCP lists one where a resource's function takes the context."""
     offer = Offer(templates=(Template(server="a", uri="board://now", name="now"),))
