@@ -232,7 +232,9 @@ class Connection:
                 yield read, write
 
     async def _why_refused(self, response: httpx.Response) -> None:
-        if response.status_code != 400 or self._session is not None:
+        if self._session is not None:
+            return await wire.mended(response)
+        if response.status_code != 400:
             return
         body = b""
         async for piece in response.aiter_bytes():
