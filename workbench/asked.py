@@ -7,9 +7,7 @@ who decided, how long that took, and what became of it.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -21,6 +19,7 @@ from . import forms, sampling
 from .content import visible
 from .errors import UsageError
 from .forms import Answer, Refusal, Request
+from .loop import apart
 from .recorder import Open, Recorder, under
 from .span import Span, Status
 
@@ -207,7 +206,7 @@ class Desk:
     async def _ask(self, on_request: OnRequest, waiting: _Waiting) -> None:
         try:
             # On a thread of its own: it may ask with `input()`, or read through the session.
-            said = await _on_a_thread(on_request, waiting.request)
+            said = await apart(on_request, waiting.request)
             said = await said if inspect.isawaitable(said) else said
             if said == "wait":
                 self.tell(waiting.request)
@@ -216,27 +215,6 @@ class Desk:
         except Exception as error:  # it is told where the answer is awaited
             if not waiting.answer.done():
                 waiting.answer.set_exception(error)
-
-
-async def _on_a_thread(function: OnRequest, request: Request) -> Any:
-    """What it gives. Not `asyncio.to_thread`: its few threads also count tokens and render what is read, and a function that
-    waits for a person, perhaps for a request that its server has long withdrawn, would hold one for as long."""
-    loop, said = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
-
-    def settle(give: Callable[[Any], None], value: Any) -> None:
-        if not said.done():
-            give(value)
-
-    def run() -> None:
-        try:
-            give, value = said.set_result, function(request)
-        except BaseException as error:  # a SystemExit would end the loop
-            give, value = said.set_exception, error if isinstance(error, Exception) else RuntimeError(repr(error))
-        with suppress(RuntimeError):  # the loop has ended, and the request with it
-            loop.call_soon_threadsafe(settle, give, value)
-
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="on_request", daemon=True).start()
-    return await said
 
 
 def _ids(connection: Connection) -> set[str]:
