@@ -188,6 +188,7 @@ def text_part(text: str) -> Part:
         ({"result": 5}, ["5"]),
         ({"result": [{"id": 1}, {"id": 2}]}, ['{"id": 1}', '{"id": 2}']),
         ({"result": ["a", "b"]}, ["a", "b"]),
+        ({"result": [{"type": "text", "text": "a", "_meta": None}, {"type": "text", "text": "b"}]}, ["a", "b"]),
         (None, ["Found nothing"]),
     ],
 )
@@ -204,9 +205,24 @@ def test_structured_content_that_the_text_does_not_hold_reaches_the_model(text: 
     assert shown.startswith(text) and shown.endswith('{"rows": [{"id": 4471}, {"id": 4480}]}')
 
 
-def test_structured_content_is_not_the_way_round_a_text_for_people_only() -> None:
+def test_structured_content_with_a_type_of_its_own_is_no_content_block() -> None:
+    structured = {"type": "image", "id": 3}
+    result = ToolResult(server="s", tool="t", items=(text_part("Found one"),), structured=structured)
+    assert '"id": 3' in tools.result_rendered(result, frozenset()).text
+
+
+def test_a_picture_is_not_sent_again_as_base64() -> None:
+    picture = Part(uri="tool t", mime="image/png", data=b"\x89PNG\r\n\x1a\n")
+    structured = {"result": [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]}
+    result = ToolResult(server="s", tool="t", items=(picture,), structured=structured)
+    assert "iVBOR" not in tools.result_rendered(result, frozenset()).text
+
+
+@pytest.mark.parametrize("structured", [{"pin": 1234}, {"other": {"pin": 1234}}])
+def test_structured_content_is_not_the_way_round_a_text_for_people_only(structured: Any) -> None:
     item = Part(uri="tool t", mime="text/plain", data='{"pin": 1234}', audience=("user",))
-    result = ToolResult(server="s", tool="t", items=(item,), structured={"pin": 1234})
+    result = ToolResult(server="s", tool="t", items=(item, text_part("done")), structured=structured)
+    assert "1234" in tools.result_rendered(result, None).text
     assert "1234" not in tools.result_rendered(result, frozenset()).text
 
 

@@ -167,9 +167,13 @@ async def run(tool: ServerTool, arguments: Mapping[str, Any]) -> Timed:
 
 
 def result_rendered(result: ToolResult, takes: frozenset[str] | None) -> Rendered:
-    """A tool's result as the model gets it: its items, and its structured content unless they say the same."""
+    """A tool's result as the model gets it: its items, and its structured content unless they say the same.
+
+    Where an item is for people only, the structured content may hold it too, so it goes to no model either.
+    """
     found = rendered(result.items, result.server, takes)
-    structured = "" if _repeated(result) else clean(json.dumps(result.structured, ensure_ascii=False))
+    kept = takes is not None and any(map(for_people, result.items))
+    structured = "" if kept or _repeated(result) else clean(json.dumps(result.structured, ensure_ascii=False))
     text = "\n\n".join(filter(None, (found.text, structured)))
     return found._replace(text=text or "[The tool answered with no content.]")
 
@@ -177,15 +181,26 @@ def result_rendered(result: ToolResult, takes: frozenset[str] | None) -> Rendere
 def _repeated(result: ToolResult) -> bool:
     """Whether the structured content stands in the text items too, as the specification wants it ("Structured Content").
 
-    The SDK's servers wrap what is no object in `{"result": ...}`, and write each item of a list into a text of its own.
+    The SDK's servers wrap what is no object in `{"result": ...}`, write each item of a list into a text of its own, and repeat
+    content blocks as they are, images included.
     """
     if result.structured is None:
         return True
     texts = [item.data for item in result.items if isinstance(item, Part) and isinstance(item.data, str)]
     said = [*texts, *map(_parsed, texts)]
     alone = isinstance(result.structured, dict) and list(result.structured) == ["result"]
-    inner = result.structured["result"] if alone else None
-    return result.structured in said or (inner is not None and (inner in said or inner in (texts, said[len(texts) :])))
+    inner = result.structured["result"] if alone else result.structured
+    blocks = inner if isinstance(inner, list) else [inner]
+    if len(blocks) == len(result.items) and all(map(_is_block, blocks)):
+        return True
+    return result.structured in said or inner in said or inner in (texts, said[len(texts) :])
+
+
+_BLOCKS = {"text": "text", "image": "data", "audio": "data", "resource": "resource", "resource_link": "uri"}
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, dict) and _BLOCKS.get(str(value.get("type")), "type") in value.keys() - {"type"}
 
 
 def _parsed(text: str) -> Any:
