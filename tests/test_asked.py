@@ -87,6 +87,29 @@ def ask(wb: Session, tool: str, *says: str | None, **args: Any) -> tuple[str, Tu
     return str(turn.messages[2].content), turn
 
 
+def test_functions_that_wait_for_ever_hold_up_no_read() -> None:
+    """More of them than a default executor has threads, as where a server withdraws what nobody has answered yet."""
+    from tests.servers.asking import server
+
+    let_go = threading.Event()
+    with Session(on_request=lambda request: let_go.wait(60)) as wb:
+        names = [f"s{number}" for number in range(12)]
+        for name in names:
+            wb.connect(name, server=server)
+        wb.connect("demo")
+        jobs = [wb.loop.submit(wb.connections[name].call("many", {"times": -MOST_WAITING})) for name in names]
+        until = time.monotonic() + 20
+        while len(wb.pending) < len(names) * MOST_WAITING and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len(wb.pending) == len(names) * MOST_WAITING
+        try:
+            assert wb.start_read(wb.offer.only("demo").resources[0].uri, "demo").future.result(10).size
+        finally:
+            let_go.set()
+        for job in jobs:
+            job.future.result(20)
+
+
 def requests(turn: Turn) -> list[Span]:
     return [span for span in turn.spans if span.kind == "request"]
 

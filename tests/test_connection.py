@@ -391,6 +391,33 @@ def test_a_bad_entry_costs_one_entry(answering: Callable[..., Session]) -> None:
     assert [tool.name for tool in wb.offer.tools] == ["t"]
 
 
+def test_fifty_thousand_bad_entries_are_a_few_sentences_and_a_number(answering: Callable[..., Session]) -> None:
+    broken = '{"jsonrpc": "2.0", "id": @ID@, "error": {"code": 1, "message": "page two is lost"}}'
+    pages = [{"resources": [{}] * 50_000 + [{"uri": "a:1"}], "nextCursor": "2"}, broken]
+    wb = answering({"resources/list": pages, "tools/list": [{"tools": [{}]}]})
+    assert [resource.uri for resource in wb.offer.resources] == ["a:1"]
+    assert len(wb.offer.problems) < 30
+    assert "resources/list has 49,981 more" in str(wb.offer.problems)
+    assert "page two is lost" in str(wb.offer.problems)
+    assert "tools/list" in wb.offer.problems[-1]
+
+
+def test_a_server_that_names_itself_by_a_secret_is_masked(
+    tmp_path: Path, wb: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWKWARD_TOKEN", secret := "hunter2-and-more-of-it")
+    entry = {"uri": "a:" + "x" * 190 + secret, "name": "n"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {"resources": {}}}
+    replies = {
+        "initialize": [{**hello, "serverInfo": {"name": f"raw {secret}", "version": "1"}}],
+        "resources/list": [{"resources": [entry, entry]}],
+    }
+    (file := tmp_path / "replies.json").write_text(json.dumps(replies))
+    wb.connect("raw", command=raw(file), env=["AWKWARD_TOKEN"])
+    said = f"{wb.connections['raw'].server_info} {wb.offer.problems} {wb.spans}"
+    assert "twice" in said and secret[:8] not in said
+
+
 @pytest.mark.parametrize("cursor", ["", "again"])
 def test_an_empty_or_repeated_cursor_ends_a_list(answering: Callable[..., Session], cursor: str) -> None:
     wb = answering({"resources/list": [{"resources": [{"uri": "a:1"}], "nextCursor": cursor}]})

@@ -55,7 +55,7 @@ HOME = {
     "mcp": {"connection", "wire", "sdk", "demo", "bridge_proxy"},
     "pydantic": {"wire", "demo"},
     "pydantic_core": {"wire"},
-    "httpx": {"connection"},
+    "httpx": {"connection", "wire"},
     "anyio": {"connection", "wire", "demo", "bridge_proxy"},
     "fastmcp": {"bridge_proxy"},
     "mcp_types": {"bridge_proxy"},

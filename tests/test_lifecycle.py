@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -409,3 +410,19 @@ def test_the_loop_that_starts_servers_is_ours_whatever_policy_the_kernel_has(mon
             assert wb.connect("demo").resources
     finally:
         asyncio.set_event_loop_policy(None)
+
+
+@linux
+def test_a_turn_says_that_the_tools_of_a_server_that_has_ended_are_missing(wb: Session, tmp_path: Path) -> None:
+    tool = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
+    wb.connect("a", command=replies(tmp_path, tools_list=[tool]))
+    wb.connect("b", command=replies(tmp_path, tools_list=[tool]))
+    os.kill(pid_of(wb, "a"), signal.SIGKILL)
+    while wb.connections["a"].alive:
+        time.sleep(0.05)
+    model = Scripted(replies=[Reply(text="done")])
+    turn = wb.ask("go", model=model)
+    assert "a__add" not in str(model.tools) and "b__add" in str(model.tools)
+    (said,) = turn.spans[0].detail["left_out"]
+    assert "the tools of a are left out" in said and "%mcp reconnect a" in said
+    assert said in repr(turn)

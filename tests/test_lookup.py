@@ -176,6 +176,56 @@ def test_a_tools_result_reaches_the_model_as_utf_8() -> None:
     assert "😀" in shown[1]
 
 
+def text_part(text: str) -> Part:
+    return Part(uri="tool t", mime="text/plain", data=text)
+
+
+@pytest.mark.parametrize(
+    ("structured", "texts"),
+    [
+        ({"id": 4471}, ['{\n  "id": 4471\n}']),
+        ({"result": "sunny"}, ["sunny"]),
+        ({"result": 5}, ["5"]),
+        ({"result": [{"id": 1}, {"id": 2}]}, ['{"id": 1}', '{"id": 2}']),
+        ({"result": ["a", "b"]}, ["a", "b"]),
+        ({"result": [{"type": "text", "text": "a", "_meta": None}, {"type": "text", "text": "b"}]}, ["a", "b"]),
+        (None, ["Found nothing"]),
+    ],
+)
+def test_structured_content_that_the_text_holds_already_is_not_sent_twice(structured: Any, texts: list[str]) -> None:
+    result = ToolResult(server="s", tool="t", items=tuple(map(text_part, texts)), structured=structured)
+    assert tools.result_rendered(result, frozenset()).text == "\n\n".join(texts)
+
+
+@pytest.mark.parametrize("text", ["Found 2 rows", "null", '{"rows": []}', "{" * 100_000, ""])
+def test_structured_content_that_the_text_does_not_hold_reaches_the_model(text: str) -> None:
+    structured = {"rows": [{"id": 4471}, {"id": 4480}]}
+    result = ToolResult(server="s", tool="t", items=(text_part(text),), structured=structured)
+    shown = tools.result_rendered(result, frozenset()).text
+    assert shown.startswith(text) and shown.endswith('{"rows": [{"id": 4471}, {"id": 4480}]}')
+
+
+def test_structured_content_with_a_type_of_its_own_is_no_content_block() -> None:
+    structured = {"type": "image", "id": 3}
+    result = ToolResult(server="s", tool="t", items=(text_part("Found one"),), structured=structured)
+    assert '"id": 3' in tools.result_rendered(result, frozenset()).text
+
+
+def test_a_picture_is_not_sent_again_as_base64() -> None:
+    picture = Part(uri="tool t", mime="image/png", data=b"\x89PNG\r\n\x1a\n")
+    structured = {"result": [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]}
+    result = ToolResult(server="s", tool="t", items=(picture,), structured=structured)
+    assert "iVBOR" not in tools.result_rendered(result, frozenset()).text
+
+
+@pytest.mark.parametrize("structured", [{"pin": 1234}, {"other": {"pin": 1234}}])
+def test_structured_content_is_not_the_way_round_a_text_for_people_only(structured: Any) -> None:
+    item = Part(uri="tool t", mime="text/plain", data='{"pin": 1234}', audience=("user",))
+    result = ToolResult(server="s", tool="t", items=(item, text_part("done")), structured=structured)
+    assert "1234" in tools.result_rendered(result, None).text
+    assert "1234" not in tools.result_rendered(result, frozenset()).text
+
+
 def test_a_template_without_variables_is_read_as_it_stands() -> None:
     """FastMCP lists one where a resource's function takes the context."""
     offer = Offer(templates=(Template(server="a", uri="board://now", name="now"),))

@@ -543,6 +543,38 @@ def test_a_displayed_catalog_follows_a_changed_list_by_itself(chat: Session, mon
     chat._tell_listeners()  # the board's loop has ended
 
 
+def test_a_click_that_is_refused_before_any_read_says_so_in_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.test_widget import FakeComm
+    from workbench import notebook
+
+    monkeypatch.setattr("comm.create_comm", lambda **opened: FakeComm(**opened))
+    entry = {"uri": "p:1", "name": "p", "annotations": {"audience": ["user"]}}
+    answers = {
+        "resources/list": [{"resources": [entry]}],
+        "resources/read": [{"contents": [{"uri": "p:1", "text": "x"}]}],
+    }
+    (replies := tmp_path / "replies.json").write_text(json.dumps(answers))
+
+    async def clicked(wb: Session) -> list[Any]:
+        board = notebook.Board(wb, ("resource",))
+        for _ in range(2):
+            sent: list[Any] = board.widget.comm.sent
+            del sent[:]
+            message = {"method": "custom", "content": {"kind": "attach", "key": "resource s p:1", "values": {}}}
+            board.widget.comm.deliver({"content": {"data": message}, "buffers": []})
+            async with asyncio.timeout(10):
+                while not any(m["kind"] in ("update", "notice") for m in sent):  # noqa: ASYNC110 - a page sets no event
+                    await asyncio.sleep(0.05)
+        return sent
+
+    with Session() as wb:
+        wb.connect("s", command=raw(replies))
+        (row,) = (m["row"] for m in asyncio.run(clicked(wb)) if m["kind"] == "update")
+    assert row[10] == "failed" and "for people only" in row[11]
+
+
 def test_a_server_whose_lists_change_without_end_is_listed_once_a_second(chat: Session) -> None:
     times: list[float] = []
     chat.listeners.append(lambda: times.append(time.monotonic()))

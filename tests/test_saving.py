@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.content import Part
+from workbench.content import Content, Part
 from workbench.saving import LARGEST, MOST, file_name, files
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -66,3 +67,27 @@ def test_what_is_too_large_for_a_page_says_so(data: str | bytes) -> None:
     fits, over = files([Part(uri="x://a", mime=None, data=d) for d in (data, data + more)])  # type: ignore[operator]
     assert fits.refused is None
     assert over.refused == "is larger than the 20.0 MB that go to a page"
+
+
+def test_a_number_never_makes_the_name_of_another_part() -> None:
+    parts = [
+        Part(uri=f"x://{name}", mime=None, data=b"") for name in ("a.txt", "a.txt", "a-2.txt", "a-2-2.txt", "A.txt")
+    ]
+    names = [file.name.lower() for file in files(parts)]
+    assert len(set(names)) == len(parts)
+    assert names[:2] == ["a.txt", "a-2.txt"]
+
+
+@pytest.mark.parametrize("path", ["", ".", "/"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_folder_is_no_file_to_save_to(path: str, parts: int) -> None:
+    content = Content(server="s", uri="x://a", parts=(Part(uri="x://a", mime=None, data=b"1"),) * parts)
+    with pytest.raises(FileExistsError, match="nothing was written"):
+        content.save(path)
+
+
+def test_the_home_folder_is_where_a_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    content = Content(server="s", uri="x://a", parts=(Part(uri="x://a", mime=None, data=b"1"),))
+    assert content.save("~/a.bin") == (tmp_path / "a.bin",)
+    assert (tmp_path / "a.bin").read_bytes() == b"1"

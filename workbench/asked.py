@@ -19,6 +19,7 @@ from . import forms, sampling
 from .content import visible
 from .errors import UsageError
 from .forms import Answer, Refusal, Request
+from .loop import apart
 from .recorder import Open, Recorder, under
 from .span import Span, Status
 
@@ -205,7 +206,7 @@ class Desk:
     async def _ask(self, on_request: OnRequest, waiting: _Waiting) -> None:
         try:
             # On a thread of its own: it may ask with `input()`, or read through the session.
-            said = await asyncio.to_thread(on_request, waiting.request)
+            said = await apart(on_request, waiting.request)
             said = await said if inspect.isawaitable(said) else said
             if said == "wait":
                 self.tell(waiting.request)

@@ -42,6 +42,7 @@ Asked = Callable[["Connection", str, Mapping[str, Any]], Awaitable[dict[str, Any
 _METHOD_NOT_FOUND, _CONNECTION_CLOSED = -32601, -32000
 _FORGOTTEN = (32600, "Session terminated")  # how the SDK puts an HTTP status 404; the sign of the code is its own
 _MOST_PAGES = 10_000
+_MOST_PROBLEMS = 20  # sentences about what one listing got wrong; 50,000 nameless entries would fill the notebook
 _LONGEST_REFUSAL = 1 << 16  # bytes of a status 400's body that are looked at
 _LONGEST = 2000  # characters of a server's error text; what is over is counted, not shown
 _CLOSE_SECONDS = 3.0
@@ -181,7 +182,8 @@ class Connection:
                     answer = await session.initialize()
                     self.capabilities = answer.capabilities.model_dump(exclude_none=True)
                     self.protocol = str(answer.protocolVersion)
-                    self.server_info = visible(f"{answer.serverInfo.name} {answer.serverInfo.version}")
+                    info_text = self.mask(f"{answer.serverInfo.name} {answer.serverInfo.version}")
+                    self.server_info = visible(info_text)
                     self._session = session
                     if not ready.done():
                         ready.set_result(None)
@@ -232,7 +234,9 @@ class Connection:
                 yield read, write
 
     async def _why_refused(self, response: httpx.Response) -> None:
-        if response.status_code != 400 or self._session is not None:
+        if self._session is not None:
+            return await wire.mended(response)
+        if response.status_code != 400:
             return
         body = b""
         async for piece in response.aiter_bytes():
@@ -368,11 +372,16 @@ class Connection:
 
     async def offer(self) -> Offer:
         """All pages of all four lists. Reads no content."""
+        lists: list[tuple[Any, ...]] = []
         problems: list[str] = []
-        lists = [
-            await self._list(method, key, make, problems) if self.capabilities.get(capability) is not None else ()
-            for method, key, capability, make in decode.LISTS
-        ]
+        for method, key, capability, make in decode.LISTS:
+            own: list[str] = []
+            offered = self.capabilities.get(capability) is not None
+            lists.append(await self._list(method, key, make, own) if offered else ())
+            more = len(own) - _MOST_PROBLEMS
+            if more > 0:  # the last of them may say why the list ended
+                own[_MOST_PROBLEMS - 1 : -1] = [f"{self.name}: {method} has {more:,} more entries with problems"]
+            problems += own
         return Offer(resources=lists[0], templates=lists[1], prompts=lists[2], tools=lists[3], problems=tuple(problems))
 
     async def _list(
@@ -388,7 +397,9 @@ class Connection:
                     continue
                 identity = str(getattr(made, "uri", None) or getattr(made, "name", None))
                 if identity in found:
-                    problems.append(f"{self.name}: {method} lists {visible(identity)} twice; the first entry stands")
+                    problems.append(
+                        f"{self.name}: {method} lists {visible(self.mask(identity))} twice; the first entry stands"
+                    )
                 found.setdefault(identity, made)
         except ServerError as error:
             if error.code != _METHOD_NOT_FOUND:

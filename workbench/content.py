@@ -258,7 +258,9 @@ class Content:
 
         Gives the files. Raises `FileExistsError` before anything is written when one of them is there.
         """
-        path = Path(path)
+        path = Path(path).expanduser()
+        if not path.name:
+            raise FileExistsError(f"{str(path)!r} is a folder; nothing was written. Give the name of a file")
         many = len(self.parts) > 1
         paths = [path.with_stem(f"{path.stem}-{n}") if many else path for n in range(1, len(self.parts) + 1)]
         for each in paths:

@@ -12,12 +12,15 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent import futures
-from typing import Any, Generic, TypeVar
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar, cast
 
 from .errors import UsageError
 
-__all__ = ["Job", "Loop"]
+__all__ = ["Job", "Loop", "apart"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 SLICE = 0.2
 """Seconds a wait lasts at most before Python can deliver an interrupt."""
@@ -138,6 +141,38 @@ class Loop:
         loop.call_soon_threadsafe(lambda: loop.create_task(_drain(loop)))
         if thread is not threading.current_thread():
             thread.join(2 * GRACE)
+
+
+async def apart(function: Callable[[A], T], argument: A) -> T:
+    """What a function gives that may wait for a person, on a thread of its own.
+
+    Not `asyncio.to_thread`: its few threads also count tokens and render what is read, and a function that waits, perhaps for
+    a request that its server has long withdrawn, would hold one for as long.
+    """
+    loop = asyncio.get_running_loop()
+    given: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: Exception | None) -> None:
+        if given.done():
+            return
+        if error is not None:
+            given.set_exception(error)
+        else:
+            given.set_result(cast("T", value))
+
+    def run() -> None:
+        value: T | None = None
+        failed: Exception | None = None
+        try:
+            value = function(argument)
+        except BaseException as error:  # a StopIteration cannot be put into a future, and a SystemExit is not ours
+            ours = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            failed = cast("Exception", error) if ours else RuntimeError(repr(error))
+        with suppress(RuntimeError):  # the loop has ended, and whoever waited with it
+            loop.call_soon_threadsafe(settle, value, failed)
+
+    threading.Thread(target=copy_context().run, args=(run,), name="workbench-apart", daemon=True).start()
+    return await given
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

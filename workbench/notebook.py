@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -116,10 +116,19 @@ class Board:
             self.sync()
             if (error := job.future.exception()) is None:
                 then(job.future.result())
-            elif entry.kind in ("template", "prompt"):  # what failed is no row of the catalog
-                self.widget.notice(self._session.mask(str(error)))
+            else:
+                self._failed(entry, self._session.mask(str(error) or type(error).__name__))
 
         job.future.add_done_callback(lambda _: self._main.call_soon_threadsafe(finished))
+
+    def _failed(self, entry: CatalogRow, reason: str) -> None:
+        """A read that failed has said so in its row by now. What was refused before it (a resource for people only, say) says
+        it there, too; where there is no row for it, or one that is attached, on the line above the table."""
+        row = self._entries.get(entry.key)
+        if entry.kind != "resource" or row is None or row.state in ("attached", "changed"):
+            self.widget.notice(reason)
+        elif row.state != "failed":
+            self.widget.update(replace(row, state="failed", reason=reason))
 
     def _complete(self, entry: CatalogRow, name: str, values: dict[str, str]) -> None:
         """What the server suggests for the field that somebody types into."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from urllib.parse import unquote
 
 from .content import Part
@@ -46,14 +45,13 @@ class File:
 
 def files(parts: Iterable[Part]) -> Sequence[File]:
     """The first `MOST` parts as files, no two of one name."""
-    found, names = [], Counter[str]()
+    found = dict[str, File]()
     for part in islice(parts, MOST):
         mime = found_type(part) or essence(part.mime)
-        name = file_name(part.uri, mime)
-        names[name.lower()] += 1
-        number = names[name.lower()]
-        found.append(File(name=name if number == 1 else file_name(part.uri, mime, number), part=part))
-    return found
+        names = (file_name(part.uri, mime, number) for number in count(1))
+        name = next(name for name in names if name.lower() not in found)  # "a-2.txt" may be another part's own name
+        found[name.lower()] = File(name=name, part=part)
+    return list(found.values())
 
 
 def file_name(uri: str, mime: str = "", number: int = 1) -> str:

@@ -187,6 +187,10 @@ async def server_tools(connections: Mapping[str, Connection], offer: Offer) -> t
     names = dict(zip(((t.server, t.name) for t in offer.tools), model_names(offer.tools), strict=True))
     for server, connection in connections.items():
         own = [tool for tool in offer.tools if tool.server == server]
+        if own and not connection.alive:
+            left_out.append(
+                f"the tools of {server} are left out: it has ended. Start it again: %mcp reconnect {server}"
+            )
         loaded = await _load(connection, own) if own and connection.alive else {}
         for tool in own:
             if tool.name not in loaded:
@@ -242,11 +246,47 @@ async def run(tool: ServerTool, arguments: Mapping[str, Any]) -> Timed:
 
 
 def result_rendered(result: ToolResult, takes: frozenset[str] | None) -> Rendered:
-    """A tool's result as the model gets it."""
-    if not result.items and result.structured is not None:
-        return Rendered(clean(json.dumps(result.structured, ensure_ascii=False)))
+    """A tool's result as the model gets it: its items, and its structured content unless they say the same.
+
+    Where an item is for people only, the structured content may hold it too, so it goes to no model either.
+    """
     found = rendered(result.items, result.server, takes)
-    return found if found.text else found._replace(text="[The tool answered with no content.]")
+    kept = takes is not None and any(map(for_people, result.items))
+    structured = "" if kept or _repeated(result) else clean(json.dumps(result.structured, ensure_ascii=False))
+    text = "\n\n".join(filter(None, (found.text, structured)))
+    return found._replace(text=text or "[The tool answered with no content.]")
+
+
+def _repeated(result: ToolResult) -> bool:
+    """Whether the structured content stands in the text items too, as the specification wants it ("Structured Content").
+
+    The SDK's servers wrap what is no object in `{"result": ...}`, write each item of a list into a text of its own, and repeat
+    content blocks as they are, images included.
+    """
+    if result.structured is None:
+        return True
+    texts = [item.data for item in result.items if isinstance(item, Part) and isinstance(item.data, str)]
+    said = [*texts, *map(_parsed, texts)]
+    alone = isinstance(result.structured, dict) and list(result.structured) == ["result"]
+    inner = result.structured["result"] if alone else result.structured
+    blocks = inner if isinstance(inner, list) else [inner]
+    if len(blocks) == len(result.items) and all(map(_is_block, blocks)):
+        return True
+    return result.structured in said or inner in said or inner in (texts, said[len(texts) :])
+
+
+_BLOCKS = {"text": "text", "image": "data", "audio": "data", "resource": "resource", "resource_link": "uri"}
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, dict) and _BLOCKS.get(str(value.get("type")), "type") in value.keys() - {"type"}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def rendered(items: Iterable[Part | Link], server: str, takes: frozenset[str] | None = None) -> Rendered:

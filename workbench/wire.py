@@ -9,16 +9,18 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import stdio
+from .content import clean, visible
 from .forms import Refusal
 
 if TYPE_CHECKING:
+    import httpx
     from mcp import ClientSession
     from mcp.types import JSONRPCMessage
 
@@ -28,6 +30,7 @@ __all__ = [
     "asks",
     "cancelling",
     "in_process",
+    "mended",
     "message",
     "request",
     "roots",
@@ -39,6 +42,7 @@ REPAIRED = "workbench/repaired"
 """Key in a result's `_meta`: the reply held bytes that are not UTF-8, which were replaced by U+FFFD."""
 _TELL_SECONDS = 1.0
 _telling: set[asyncio.Future[None]] = set()  # asyncio holds its tasks weakly
+_EVENT_ID = re.compile(rb"[\r\n]id *:")
 _ID = re.compile(r'"id"\s*:\s*(\d+|"[^"\\]{1,100}")')
 
 
@@ -311,6 +315,104 @@ async def streams(server: stdio.Server, ended: Callable[[], None]) -> AsyncItera
     finally:
         with anyio.CancelScope(shield=True):
             await server.stop()
+
+
+async def mended(response: httpx.Response) -> None:
+    """A hook for an HTTP client: an answer that is none becomes the error of the one request that it belongs to.
+
+    Of a status such as 500 the SDK ends the whole session; for a web page, or a stream that breaks off, nobody is told, and
+    the request waits for its timeout. Status 404 and 401 are left to it: the session, or the permission, is gone.
+    """
+    import httpx
+
+    failed = response.status_code >= 400
+    if response.request.method != "POST" or response.status_code in (202, 401, 404) or response.has_redirect_location:
+        return
+    if (number := _asked(response.request)) is None:  # a notification or an answer of ours: nobody waits for anything
+        response.status_code = 202 if failed else response.status_code
+        return
+    kind = response.headers.get("content-type", "").lower()
+    plain = "content-encoding" not in response.headers
+    if failed:
+        body = _error(number, f"HTTP status {response.status_code} {response.reason_phrase}".strip())
+    elif kind.startswith("text/event-stream"):
+        response.stream = _ending(response.stream, number) if plain else response.stream
+        return
+    elif kind.startswith("application/json"):
+        if plain:
+            response.stream = httpx.ByteStream(await _whole(response.stream, number))
+        return
+    else:
+        body = _error(number, f"it is no message of MCP but {visible(kind, 60) or 'of no type'}")
+    await response.stream.aclose()  # type: ignore[union-attr]
+    response.status_code, response.stream = 200, httpx.ByteStream(body)
+    response.headers = httpx.Headers({"content-type": "application/json"})
+
+
+def _asked(request: httpx.Request) -> object:
+    """The number of the JSON-RPC request in an HTTP request; `None` where it holds none."""
+    try:
+        data = json.loads(request.content)
+    except ValueError:
+        return None
+    return data.get("id") if isinstance(data, dict) and "method" in data else None
+
+
+def _error(number: object, text: str) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": -32603, "message": text}}).encode()
+
+
+async def _whole(stream: Any, number: object) -> bytes:
+    """The body, fit for the SDK: which takes no bytes that are not UTF-8, no lone surrogates, and no error without a number."""
+    import httpx
+    from pydantic_core import from_json
+
+    try:
+        body = b"".join([piece async for piece in stream])
+    except httpx.TransportError:
+        return _error(number, "the connection broke off before all of it had come")
+    finally:
+        await stream.aclose()
+    try:
+        value, fit = from_json(body), True
+    except ValueError:
+        try:
+            value, fit = clean(_parsed(body)[0]), False
+        except (ValueError, RecursionError) as error:
+            return _error(number, f"its {len(body):,} bytes cannot be parsed: {str(error).splitlines()[0]}")
+    if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
+        return _error(number, f"its {len(body):,} bytes are no message of MCP")
+    if "method" not in value and value.get("id") != number:
+        return json.dumps({**value, "id": number}).encode()  # null, as where a server could not read what it was asked
+    return body if fit else json.dumps(value).encode()
+
+
+def _ending(stream: Any, number: object) -> Any:
+    """The stream; where it ends and the SDK still reads on, the answer has not come, so an error comes last.
+
+    Not where its events have ids: then the SDK asks for the rest of them.
+    """
+    import httpx
+
+    class Ending(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            last, resumable = b"\n", False
+            with suppress(httpx.TransportError):
+                async for piece in stream:
+                    resumable = resumable or _EVENT_ID.search(last + piece) is not None
+                    last = piece[-8:]
+                    yield piece
+            if not resumable:
+                yield (
+                    b"\n\nevent: message\ndata: "
+                    + _error(number, "it ended before a message that can be read had come")
+                    + b"\n\n"
+                )
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Ending()
 
 
 @asynccontextmanager
