@@ -212,7 +212,7 @@ def test_the_bridge_reaches_it_over_stdio(wb: Session, newer: list[str], tmp_pat
     token = {"NEWER_TOKEN": "hidden-token-77"}
     wb.connect("n", command=[*newer, "--only-new"], env=token, cwd=str(tmp_path), bridge=True)
     works(wb)
-    shown = magics._status(wb, "n")
+    shown = commands._status(wb, "n")
     assert "connected over stdio to newer" in shown, "the server's own name, not the proxy's"
     assert "speaks 2026-07-28 through the bridge, which speaks 2025-11-25 to us" in shown
     said = call(wb, "n__environment")
@@ -274,7 +274,7 @@ def test_a_server_that_ends_behind_the_bridge_is_told_with_its_last_words(wb: Se
     assert gone(proxy)
     with pytest.raises(NotConnected, match=r"(?s)n has ended.*status 7.*fatal: out of cheese"):
         wb.loop.run(wb.connections["n"].call("add", {"a": 2, "b": 3}))
-    assert "n: ended over stdio" in magics._status(wb, "n")
+    assert "n: ended over stdio" in commands._status(wb, "n")
     assert wb.read("x:///bytes").parts[0].data == bytes(range(256)), "started again for a read, as others are"
 
 
@@ -334,7 +334,7 @@ def test_making_it_takes_no_time_of_the_handshakes_and_is_told_before(
     wb: Session, newer: list[str], fake_uv: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_uv(f'case "$*" in *--offline*) exit 1;; esac; sleep 1; echo {newer[0]}')
-    magics._tell_of_bridge(wb)
+    commands._tell_of_bridge(wb)
     assert "Making the bridge's environment, once" in capsys.readouterr().out
     assert "no answer to the handshake within 0.1 s" in refused(wb, command=["x"], bridge=True, timeout=0.1)
     assert bridge._python == [newer[0]], "and it was made all the same"

@@ -540,7 +540,7 @@ def test_a_displayed_catalog_follows_a_changed_list_by_itself(chat: Session, mon
         return [message["row"][0] for message in sent if message["kind"] == "update"]
 
     assert asyncio.run(look()) == ["resource s new://second"]
-    chat._tell_listeners()  # the board's loop has ended
+    chat.servers._tell()  # the board's loop has ended
 
 
 def test_a_click_that_is_refused_before_any_read_says_so_in_its_row(
