@@ -20,7 +20,7 @@ import pytest
 from tests.conftest import NPM, requires
 from tests.test_connection import gone, pid_of
 from tests.test_real_servers import call
-from workbench import ConnectError, NotConnected, Session, UsageError, bridge, magics
+from workbench import ConnectError, NotConnected, Session, UsageError, bridge, commands
 
 HERE = Path(__file__).parent
 NEWER = str(HERE / "servers" / "newer.py")

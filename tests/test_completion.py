@@ -55,7 +55,7 @@ def _completed(kernel: BlockingKernelClient, code: str) -> list[str]:
         ("%%agent --approve a", ["%%agent --approve all", "%%agent --approve ask"]),
         (f"%mcp attach {MATRIX} --ref", [f"%mcp attach {MATRIX} --refresh"]),
         ("%mcp connect x -- dem", []),
-        ("%%agent --pattern c", ["%%agent --pattern catalog"]),
+        ("%%agent --pattern c", ["%%agent --pattern catalog", "%%agent --pattern companion"]),
         (
             "%mcp read crm://customer/45",
             ["%mcp read crm://customer/4502/subscription", "%mcp read crm://customer/4519/subscription"],

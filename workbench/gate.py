@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from .calls import Call, Gate, Verdict
 from .errors import UsageError
+from .loop import apart
 from .recorder import Recorder
 
 __all__ = ["Approve", "check", "gate"]
@@ -34,7 +34,7 @@ def gate(approve: Approve, recorder: Recorder) -> Gate:
             return Verdict(False, "host", f"approve {approve}", reason)
         with recorder.span("gate", call.tool, "user", server=call.server) as span:
             # On a thread of its own: it may ask with `input()`, or read through this session.
-            said = await asyncio.to_thread(approve, call)
+            said = await apart(approve, call)
             verdict = await said if inspect.isawaitable(said) else said
             if isinstance(verdict, bool):
                 verdict = Verdict(verdict, "user", "asked", "" if verdict else "the user said no")

@@ -235,7 +235,7 @@ def offset_argument(args: Mapping[str, Any]) -> int:
 def prompt_arguments(prompt: Prompt, given: Any) -> dict[str, str]:
     """The arguments as strings, as the protocol wants them; none were given where it is `None`.
 
-    Raises `NotOffered` where they are no object, or listing the required ones that are missing.
+    Raises `NotOffered` where they are no object, or listing those that the prompt does not have, or needs.
     """
     given = {} if given is None else given
     if not isinstance(given, Mapping):
@@ -243,6 +243,10 @@ def prompt_arguments(prompt: Prompt, given: Any) -> dict[str, str]:
     values = {
         k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in given.items() if v is not None
     }
+    known = [x.name for x in prompt.arguments]
+    if unknown := [name for name in values if name not in known]:
+        takes = visible(", ".join(known)) or "no arguments"
+        raise NotOffered(f"prompt {visible(prompt.name)!r} has no {visible(', '.join(unknown))}; it takes {takes}.")
     missing = [x.name for x in prompt.arguments if x.required and x.name not in values]
     if missing:
         lacking, got = visible(", ".join(missing)), visible(", ".join(values)) or "nothing"

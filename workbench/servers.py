@@ -75,7 +75,10 @@ class Servers:
             self._offers[name] = self._offers.pop(name)
         return failed
 
-    async def connect(self, target: Target, actor: Actor = "user", note: str | None = None) -> Offer:
+    async def connect(
+        self, target: Target, actor: Actor = "user", note: str | None = None, replaced: Connection | None = None
+    ) -> Offer:
+        """Open a connection and list what is offered. With `replaced` it is given up where that one has meanwhile gone."""
         self._secrets.update(target.secrets)
         with self._recorder.span("connect", target.name, actor, transport=target.transport, where=target.where) as span:
             span.note(note=note)
@@ -92,6 +95,9 @@ class Servers:
                 if isinstance(error, NotConnected):
                     raise ConnectError(connection.refusal(error)) from None
                 raise
+            if replaced is not None and self.connections.get(target.name) is not replaced:
+                await connection.close()
+                raise NotConnected(f"{target.name} was disconnected while it was started again")
             # No await between these two: an interrupt finds the old connection registered, or the new one.
             before = self.connections.get(target.name)
             self.connections[target.name], self._offers[target.name] = connection, offer
@@ -121,7 +127,12 @@ class Servers:
         async with self._reviving:  # two reads of one step need one server
             if self.connections.get(name) is connection:
                 anew = "it had forgotten the session, which is begun anew" if connection.forgotten else note
-                await self.connect(connection.target, "host", anew)
+                try:
+                    await self.connect(connection.target, "host", anew, connection)
+                except WorkbenchError:
+                    # Else each read would try again, and wait for the whole timeout.
+                    connection.revived = connection.revived or not connection.forgotten
+                    raise
         return self.connection(name)
 
     async def using(self, name: str, do: Callable[[Connection], Awaitable[T]]) -> T:

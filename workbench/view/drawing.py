@@ -187,7 +187,8 @@ def draw(drawing: Drawing) -> altair.LayerChart:
     ]  # fmt: skip
     # What has no rows is left out: a legend of nothing would be as wide as NaN.
     layers = [alt.Chart(alt.InlineData(values=each), mark=mark).encode(**to) for each, mark, to in rows if each]
-    return _styled(alt.layer(*layers).properties(width=WIDTH, height=drawing.height, background="transparent"))
+    layered = alt.LayerChart(layer=layers)
+    return _styled(layered.properties(width=WIDTH, height=drawing.height, background="transparent"))
 
 
 _BAR = {"type": "rect", "stroke": _INK, "strokeWidth": 0.5}
