@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ from langchain_core.tools import tool
 
 import workbench.demo
 from workbench.demo.context import turn
-from workbench.demo.lexical import passages
 from workbench.demo.model import DemoModel
-from workbench.errors import ModelError
+from workbench.demo.passages import passages
 
 SEED = "Which products does the SUM ABAP test matrix cover, and in what output format?"
 MATRIX = (Path(workbench.demo.__file__).parent / "documents" / "sum-abap-v1.md").read_text("utf-8")
@@ -248,12 +246,6 @@ def test_the_same_conversation_gets_the_same_call_and_every_other_one_an_id_of_i
 
     one, two = HumanMessage(SEED), HumanMessage(SEED + " Again.")
     assert call_id(system(SUM), one) == call_id(system(SUM), one) != call_id(system(SUM), two)
-
-
-def test_a_missing_ranker_is_said_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(ModelError, match=r'pip install "mcp-agent-workbench\[demo\]"'):
-        DemoModel().invoke([system(entry("new://catalog", "Never indexed before")), HumanMessage("indexed?")])
 
 
 @pytest.mark.parametrize(

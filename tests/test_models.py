@@ -111,12 +111,6 @@ def test_a_missing_key_package_or_provider_says_what_to_do(monkeypatch: pytest.M
         models.resolve(object())  # type: ignore[arg-type]
 
 
-def test_the_demo_model_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, wb: Session) -> None:
-    monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(ModelError, match=r'pip install "mcp-agent-workbench\[demo\]"'):
-        wb.ask("Which products does the SUM ABAP test matrix cover?", new=True)
-
-
 def test_a_model_that_does_not_stream_works_too(wb: Session) -> None:
     from workbench.demo.model import DemoModel
 

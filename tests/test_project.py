@@ -25,7 +25,10 @@ def test_the_conda_environment_lists_the_base_install_and_the_demo() -> None:
     """Asked for by issue 2: `environment.yml` is kept in step by a test."""
     *conda, pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     assert conda == [f"python{PROJECT['requires-python']}", "pip"]
-    assert pip["pip"] == PROJECT["dependencies"] + EXTRAS["demo"]
+    (demo,) = EXTRAS["demo"]
+    extras = [line for name in ("tokens", "media", "charts", "prices") for line in EXTRAS[name]]
+    assert Requirement(demo).extras == {"tokens", "media", "charts", "prices"}
+    assert pip["pip"] == PROJECT["dependencies"] + extras
 
 
 def test_constraints_are_exact_pins_without_addresses_or_paths() -> None:
@@ -37,7 +40,9 @@ def test_constraints_are_exact_pins_without_addresses_or_paths() -> None:
 def test_everything_that_make_installs_is_pinned() -> None:
     pinned = {canonicalize_name(pin.split("==")[0]) for pin in PINS}
     extras = [
-        name for group in ("demo", "media", "charts", "openai", "anthropic", "test", "dev") for name in EXTRAS[group]
+        name
+        for group in ("demo", "tokens", "media", "charts", "prices", "openai", "anthropic", "test", "dev")
+        for name in EXTRAS[group]
     ]
     named = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"] + extras}
     assert named - pinned == {canonicalize_name(PROJECT["name"])}

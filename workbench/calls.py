@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -12,7 +11,7 @@ from . import ledger, lookup, media, messages, search, suggest, tools
 from .content import Content, Link, Message, Offer, Part, PromptResult, ToolResult, for_people, visible
 from .errors import NotOffered, ServerError, UsageError, WorkbenchError
 from .media import Rendered
-from .recorder import Open, Recorder, describe
+from .recorder import Open, Recorder, describe, timer
 from .span import Actor
 from .window import Window
 
@@ -211,12 +210,12 @@ class Calls:
         with self._recorder.span("tool", tools.FIND_RESOURCES, "model", call_id=call["id"], arguments=args) as span:
             query, server = lookup.string_argument(args, "query"), lookup.string_argument(args, "server", False)
             lookup.check_server(server, self._offer, self.links)
-            started = time.perf_counter()
+            started = timer()
             found = await asyncio.to_thread(search.find, self._offer, query, server)
             text = found.text
             span.note(
                 rule="synthetic", decided_by="host", found=len(found.entries), of=found.matching,
-                search_seconds=time.perf_counter() - started,
+                search_seconds=timer() - started,
             )  # fmt: skip
             made = await self._window.fit(span, Rendered(text), tools.FIND_RESOURCES, "")
         return Result(made.text)
@@ -283,10 +282,10 @@ async def read_into(
     """Read `uri`, note its figures in `span`, and give the content and what a model that `takes` these gets of it."""
     timed = await connection.read(uri)
     content: Content = timed.value
-    started = time.perf_counter()
+    started = timer()
     # On a thread: a PDF of many pages takes seconds, and the loop serves every connection.
     made = await asyncio.to_thread(media.for_model, content.parts, connection.name, takes)
-    rendered = time.perf_counter() - started
+    rendered = timer() - started
     repaired = "bytes on the wire that were not UTF-8 were replaced" if content.repaired else None
     found = dict.fromkeys(kind for part in content.parts if (kind := media.found_type(part)))
     span.note(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -25,7 +24,7 @@ from .content import (
 from .errors import ConnectError, NotConnected, RequestTimeout, ServerError, UsageError
 from .forms import Refusal
 from .limits import Limits
-from .recorder import describe, opened
+from .recorder import describe, opened, timer
 from .secret import mask
 from .span import Span
 from .target import Target
@@ -507,11 +506,11 @@ class Connection:
         return Listing()
 
     async def _timed(self, method: str, params: Mapping[str, Any], decode: Callable[[dict[str, Any]], Any]) -> Timed:
-        started = time.perf_counter()
+        started = timer()
         raw = await self.request(method, params, follow=True)
-        waited = time.perf_counter()
+        waited = timer()
         value = decode(raw)
-        return Timed(value, waited - started, time.perf_counter() - waited)
+        return Timed(value, waited - started, timer() - waited)
 
 
 async def _nobody(connection: Connection, method: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import operator
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
@@ -20,7 +19,7 @@ from .calls import Calls
 from .content import clean
 from .context import Context
 from .errors import ModelError, WorkbenchError
-from .recorder import Open, Recorder
+from .recorder import Open, Recorder, timer
 from .window import Window
 
 if TYPE_CHECKING:
@@ -145,10 +144,10 @@ class Agent:
         from langchain_core.messages import message_chunk_to_message
 
         whole: AIMessageChunk | None = None
-        started = time.perf_counter()
+        started = timer()
         async for chunk in self._bound.astream(request):
             if whole is None:
-                span.note(first_chunk_seconds=time.perf_counter() - started)
+                span.note(first_chunk_seconds=timer() - started)
             whole = chunk if whole is None else whole + chunk
             if text := messages.text_of(chunk):
                 self._on_text(text)

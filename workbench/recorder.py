@@ -14,7 +14,7 @@ from typing import Any
 from .errors import WorkbenchError
 from .span import JSON, Actor, Kind, Span, Status, Usage
 
-__all__ = ["Clock", "Open", "Recorder", "current", "opened", "under"]
+__all__ = ["Clock", "Open", "Recorder", "current", "opened", "timer", "under"]
 
 _current: ContextVar[Span | None] = ContextVar("workbench_span", default=None)
 
@@ -30,6 +30,12 @@ def opened() -> Open | None:
 def current() -> Span | None:
     """The span around whoever calls this."""
     return _current.get()
+
+
+def timer() -> float:
+    """Seconds from anywhere, by the clock of the span around whoever calls this."""
+    around = _open.get()
+    return time.perf_counter() if around is None else around.timer()
 
 
 @contextmanager
@@ -53,8 +59,10 @@ class Clock:
 class Open:
     """A span while it is open: what is found out about it is added here."""
 
-    def __init__(self, span: Span, emit: Callable[[Span], None]) -> None:
-        self.span, self._emit = span, emit
+    def __init__(
+        self, span: Span, emit: Callable[[Span], None], timer: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.span, self.timer, self._emit = span, timer, emit
 
     def note(self, **detail: JSON) -> None:
         """Add to `detail`; seen with the next snapshot."""
@@ -93,6 +101,7 @@ class Recorder:
                 kind=kind, name=name, actor=actor, started=self.clock.now(), detail=detail,
             ),
             self._emit,
+            self.clock.timer,
         )  # fmt: skip
         open_.show()
         token, also = _current.set(open_.span), _open.set(open_)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .content import Offer, Prompt
-from .demo.lexical import Index, words
 from .errors import NotOffered
 from .listing import Entry, entries, entry_text
+from .ranking import Index, words
 
 __all__ = ["Found", "find", "prepare"]
 

@@ -136,8 +136,8 @@ def companions(offer: Offer, embedded: bool) -> tuple[Companion, ...]:
             continue
         variables = entry.variables if isinstance(entry, Template) else ()
         required = entry.required if isinstance(entry, Template) else ()
-        wanted = f"{re.sub(r'[^a-zA-Z0-9]+', '_', entry.name).strip('_').lower() or 'resource'}-tool"
-        name = _model_name(wanted, f"{entry.server}\0{entry.uri}", made)
+        wanted = f"{re.sub(r'[^a-zA-Z0-9]+', '_', entry.name).strip('_').lower() or 'resource'}"
+        name = _model_name(wanted, f"{entry.server}\0{entry.uri}", made, "-tool")
         made[name] = Companion(
             name, entry.server, entry.uri, entry.label, entry.mime, entry.description, variables, required, embedded
         )
@@ -158,12 +158,13 @@ class ServerTool:
     """What a provider is sent (OpenAI's form, which LangChain turns into each provider's)."""
 
 
-def _model_name(wanted: str, key: str, taken: Collection[str]) -> str:
-    """`wanted` in the form that providers accept (`^[a-zA-Z0-9_-]{1,64}$`), told apart from those taken by a mark of `key`."""
+def _model_name(wanted: str, key: str, taken: Collection[str], ending: str = "") -> str:
+    """`wanted` in the form that providers accept (`^[a-zA-Z0-9_-]{1,64}$`), told apart from those taken by a mark of `key`;
+    it has the `ending` whatever is cut."""
     name = re.sub(r"[^a-zA-Z0-9_-]", "_", wanted)
-    if len(name) > 64 or name in taken:
-        name = f"{name[:55]}_{hashlib.sha256(key.encode()).hexdigest()[:8]}"
-    return name
+    if len(name) + len(ending) > 64 or f"{name}{ending}" in taken:
+        ending = f"_{hashlib.sha256(key.encode()).hexdigest()[:8]}{ending}"
+    return f"{name[: 64 - len(ending)]}{ending}"
 
 
 def model_names(tools: Iterable[Tool]) -> list[str]:

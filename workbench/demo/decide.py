@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from workbench.demo import say
 from workbench.demo.context import FIND, READ, Call, Entry, Turn
-from workbench.demo.lexical import index, passages, share, telling, words
+from workbench.demo.passages import passages
 from workbench.demo.say import Quote
 from workbench.demo.tools import Companion, Tools, filled
+from workbench.ranking import index, share, telling, words
 
 __all__ = ["decide"]
 

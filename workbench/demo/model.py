@@ -43,8 +43,7 @@ class DemoModel(BaseChatModel):
     `DemoModel().invoke("What is 2 + 2?")` says that nothing matches. Bound to a tool named `read_resource`, and shown a
     catalog in the system message, it reads at most one resource a turn. Bound to `find_resources`, it searches once where
     nothing that it was shown matches well; bound to tools whose names end in "-tool", it calls the one that matches best.
-    It reports no token usage, being no provider. Raises `ModelError` when `bm25s` is missing. `stop` and `tool_choice` are
-    accepted and ignored.
+    It reports no token usage, being no provider. `stop` and `tool_choice` are accepted and ignored.
 
     For teaching, calls can be made to take time and to be left out: `DemoModel(simulated=Simulated(first=1.4, next=2.1,
     miss=0.29, seed=7))`. A call that ends in a tool call takes `first` seconds, one that answers takes `next`, beside the

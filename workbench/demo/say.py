@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from workbench.demo.context import FIND, READ, Call, Document, Entry, Turn, is_companion
-from workbench.demo.lexical import Passage, words
+from workbench.demo.passages import Passage
 from workbench.demo.tools import Tools
+from workbench.ranking import words
 
 __all__ = ["Quote", "answer", "failed", "nothing"]
 

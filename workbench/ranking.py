@@ -1,19 +1,16 @@
-"""Words, ranks and passages: the whole of what the demo model knows about language.
+"""Words and ranks of texts: what a search of the catalog and the demo model know about language.
 
-Ranks are BM25 (Lucene's variant, by `bm25s`). Whether a text matches at all is decided by the share of the question's
+Ranks are BM25 (Lucene's variant, by `bm25s`). Whether a text matches at all can be decided by the share of the question's
 words that it holds, because a BM25 score means nothing outside its own collection.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
-from workbench.errors import ModelError
-
-__all__ = ["Index", "Passage", "index", "passages", "share", "telling", "words"]
+__all__ = ["Index", "index", "share", "telling", "words"]
 
 # Words that carry no subject: grammar, question words, and the verbs with which people address an assistant.
 _STOPWORDS = """
@@ -28,8 +25,6 @@ _STOPWORDS = """
 """
 STOPWORDS = frozenset(_STOPWORDS.split())
 ENDINGS = {"ies": "y", "sses": "ss", "ches": "ch", "xes": "x", "ing": "", "ed": "", "ss": "ss", "us": "us", "s": ""}
-SMALL, LARGE = 400, 1200
-"""Characters: paragraphs are joined until they hold more than the first, and cut where they exceed the second."""
 
 
 def telling(text: str) -> list[str]:
@@ -61,15 +56,12 @@ def share(question: Iterable[str], found: Iterable[str]) -> float:
 
 
 class Index:
-    """Texts ready to be ranked. Raises `ModelError` where `bm25s` is not installed."""
+    """Texts ready to be ranked."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        try:
-            import bm25s
-            import numpy
-        except ImportError as error:
-            message = 'The demo model ranks with bm25s, which is not installed: pip install "mcp-agent-workbench[demo]"'
-            raise ModelError(message) from error
+        import bm25s
+        import numpy
+
         self.words = [words(text) for text in texts]
         self._numpy, self._ranker = numpy, None
         if any(self.words):  # bm25s cannot index a collection without a single word
@@ -118,54 +110,3 @@ class Index:
 def index(texts: tuple[str, ...]) -> Index:
     """The same as `Index`, kept: an agent asks about one catalog at every step of a turn."""
     return Index(texts)
-
-
-class Passage(NamedTuple):
-    """A stretch of a document, verbatim, and the headings that it stands under."""
-
-    headings: str
-    text: str
-
-
-def passages(text: str) -> Iterator[Passage]:
-    """Cut a document at its Markdown headings and blank lines; small neighbours under one heading stay together."""
-    lines = text.split("\n")
-    trail: list[tuple[int, str]] = []
-    for block in _sections(lines):
-        if heading := HEADING.match(block):
-            level = len(heading[1])
-            trail = [(above, title) for above, title in trail if above < level] + [(level, heading[2])]
-        headings = " ".join(title for _, title in trail)
-        yield from (Passage(headings, piece) for piece in _pieces(block))
-
-
-HEADING = re.compile(r"(#{1,6}) +(.*)")
-
-
-def _sections(lines: Sequence[str]) -> Iterator[str]:
-    """Runs of lines that are quoted together: a heading opens one, a blank line closes one that is no longer small."""
-    kept: list[str] = []
-    fenced = False
-    for line in lines:
-        fenced ^= line.lstrip().startswith("```")
-        alone = len(kept) == 1 and HEADING.match(kept[0])
-        full = not line.strip() and not alone and sum(map(len, kept)) > SMALL
-        if kept and not fenced and (HEADING.match(line) or full):
-            yield "\n".join(kept).rstrip()
-            kept = []
-        if kept or line.strip():
-            kept.append(line)
-    if kept:
-        yield "\n".join(kept).rstrip()
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """The text itself, or pieces of it no longer than `LARGE`, cut at a line's end, else at a space, else anywhere."""
-    while len(text) > LARGE:
-        cut = text.rfind("\n", 1, LARGE + 1)
-        cut = cut if cut > 0 else text.rfind(" ", 1, LARGE + 1)
-        cut = cut if cut > 0 else LARGE
-        yield text[:cut]
-        text = text[cut:].lstrip("\n ")
-    if text:
-        yield text
