@@ -62,6 +62,23 @@ def _completed(kernel: BlockingKernelClient, code: str) -> list[str]:
         ),
         ("%mcp prompt summarize_ticket t", ["%mcp prompt summarize_ticket ticket_id="]),
         ("%mcp prompt summarize_ticket ticket_id=T-104", ["%mcp prompt summarize_ticket ticket_id=T-1041"]),
+        ("%%compare --rep", ["%%compare --repeat"]),
+        ("%%compare --patterns dump,ca", ["%%compare --patterns dump,catalog"]),
+        (
+            "%%compare --patterns dump,attach+c",
+            [f"%%compare --patterns dump,attach+{x}" for x in ("catalog", "companion")],
+        ),
+        ("%%agent --pattern attach(sap-btp://sum", [f"%%agent --pattern attach({MATRIX})"]),
+        (
+            "%%compare --patterns attach(a,b),attach(sap-btp://sum",
+            [f"%%compare --patterns attach(a,b),attach({MATRIX})"],
+        ),
+        ("%mcp policy sap-btp://sum", [f"%mcp policy {MATRIX}"]),
+        (f"%mcp policy {MATRIX} --al", [f"%mcp policy {MATRIX} --always"]),
+        ("%%agent\nWhat says @demo:sap-btp://sum", [f"%%agent\nWhat says @demo:{MATRIX}"]),
+        ("%%compare --repeat 2\n@demo:sap-btp://sum", [f"%%compare --repeat 2\n@demo:{MATRIX}"]),
+        ("%%agent\nto a@demo:sap", []),
+        ("x = 1\n@demo:sap", []),
         ("x = 1\n%mcp reso", ["x = 1\n%mcp resources"]),
     ],
 )

@@ -1,7 +1,9 @@
-"""TAB in `%mcp` and `%%agent` lines: subcommands, options and their values, names of connections, URIs of the catalog."""
+"""TAB in `%mcp`, `%%agent` and `%%compare` lines: subcommands, options and their values, names of connections, URIs of the
+catalog; and `@server:uri` in a question below the last two."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from concurrent import futures
@@ -11,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
-from . import commands, magics, suggest
+from . import commands, magics, pattern, suggest
 from .content import Completion
 from .errors import UsageError
-from .pattern import PATTERNS
 
 if TYPE_CHECKING:
     from .content import Prompt
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["complete", "words"]
 
 _PATIENCE, _TEMPLATES = 0.5, 3  # seconds that servers have while somebody waits for TAB; templates that are asked for
+_CELLS = {"%%agent": magics.agent_options, "%%compare": magics.compare_options}
+_CELL = re.compile(rf"\s*(?:{'|'.join(_CELLS)})(?:\s|$)")
+_MENTION = re.compile(r"(?<!\S)@\S*$")
 MODELS = ("demo", "openai:", "anthropic:", "ollama:")
 
 
@@ -30,20 +34,32 @@ MODELS = ("demo", "openai:", "anthropic:", "ollama:")
 def complete(context: CompletionContext) -> SimpleMatcherResult:
     """An IPython matcher (version 2); it suppresses Python's own completions in our lines only."""
     line = context.text_until_cursor.rsplit("\n", 1)[-1].lstrip()
-    if not line.startswith(("%mcp ", "%%agent ")):
+    if (mention := _MENTION.search(line)) and _CELL.match(context.full_text) and not line.startswith("%"):
+        return _offered(mention[0], [word for word in _mentions() if word.startswith(mention[0])])
+    if not line.startswith(("%mcp ", *(f"{magic} " for magic in _CELLS))):
         return {"completions": [], "suppress": False}
     before, last = _cut(line)
     typed = last.lstrip("'\"")
     suggested = _from_servers(before, typed)
     # A word with blanks is offered in quotes, whether or not the first quote has been typed.
-    found = [w for w in words(before) if w.startswith(last) or w.strip("'").startswith(last)]
+    found = [w for w in words(before, typed) if w.startswith(last) or w.strip("'").startswith(last)]
     found += map(shlex.quote, suggested or ())
     # One with a line break, which a server may list or suggest, would end the magic and go on as the cell's code.
     found = [word for word in found if word.isprintable()]
     if suggested is not None and last and not found:
         found = [last]  # of nothing IPython would make a list of all its magics
+    return _offered(last, found)
+
+
+def _offered(last: str, found: Iterable[str]) -> SimpleMatcherResult:
     completions = [SimpleCompletion(text=word, type="param") for word in dict.fromkeys(found)]
     return {"completions": completions, "matched_fragment": last, "suppress": True}
+
+
+def _mentions() -> Iterable[str]:
+    """What stands for a resource in a question; a URI with a blank cannot be written there."""
+    offer = magics.current().session.offer
+    return [word for r in offer.resources if (word := f"@{r.server}:{r.uri}").isprintable() and " " not in word]
 
 
 def _cut(line: str) -> tuple[list[str], str]:
@@ -117,17 +133,17 @@ def _option(command: Any, word: str) -> Any:
     return next((option for option in options if option.nargs != 0), None)
 
 
-def words(before: list[str]) -> Iterable[str]:
-    """All words that may follow those of `before`, the first of which is the magic."""
+def words(before: list[str], typed: str = "") -> Iterable[str]:
+    """All words that may follow those of `before`, the first of which is the magic, where so much of it is `typed`."""
     if before == ["%mcp"]:
         return commands.COMMANDS
-    command = magics.agent_options if before[0] == "%%agent" else commands.COMMANDS.get(before[1])
+    command = _CELLS.get(before[0]) or commands.COMMANDS.get(before[1])
     if command is None or "--" in before:
         return []
     if "--config" in before:
         return _configured(before[before.index("--config") + 1 :])
     if (option := _option(command, before[-1])) is not None:
-        return _values(option)
+        return _values(option, typed)
     options = [name for action in command.parser._actions for name in action.option_strings]
     first = len(before) > 1 and not _typed(command, before)
     return [*(_arguments(before[1]) if first else []), *options]
@@ -145,9 +161,21 @@ def _configured(typed: list[str]) -> Iterable[str]:
     return []
 
 
-def _values(option: Any) -> Iterable[str]:
-    known = {"model": MODELS, "pattern": PATTERNS, "server": magics.current().session.connections}
+def _values(option: Any, typed: str) -> Iterable[str]:
+    if option.dest in ("pattern", "patterns"):
+        return _patterns(typed, several=option.dest == "patterns")
+    known = {"model": MODELS, "server": magics.current().session.connections}
     return option.choices or known.get(option.dest, ())
+
+
+def _patterns(typed: str, several: bool) -> Iterable[str]:
+    """The last pattern of a sum, or of the patterns to compare, behind those that are typed."""
+    pieces = pattern.split(typed, ",") if several else [typed]
+    last = pattern.split(pieces[-1], "+")[-1]
+    names = list(pattern.PATTERNS)
+    if last.startswith("attach("):
+        names += [f"attach({resource.uri})" for resource in magics.current().session.offer.resources]
+    return [typed.removesuffix(last) + name for name in names]
 
 
 def _arguments(command: str) -> Iterable[str]:
@@ -156,7 +184,7 @@ def _arguments(command: str) -> Iterable[str]:
         return session.connections
     if command == "prompt":
         return [shlex.quote(prompt.name) for prompt in session.offer.prompts]
-    if command in ("read", "attach"):
+    if command in ("read", "attach", "policy"):
         return [shlex.quote(resource.uri) for resource in session.offer.resources]
     if command == "detach":
         return [shlex.quote(uri) for _, uri in session.attachments]
