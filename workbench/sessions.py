@@ -26,7 +26,7 @@ from .content import Completion, Content, Offer, Prompt, PromptResult, Template
 from .errors import NotOffered, UsageError, WorkbenchError
 from .forms import Action, Answer, Request
 from .gate import check, gate
-from .loop import Job, Loop
+from .loop import Job, Loop, apart
 from .recorder import Clock, Open, Recorder
 from .secret import Secret, mask
 from .servers import Servers
@@ -101,6 +101,7 @@ class Session:
         self._live: tuple[int, Live] | None = None
         self._one_turn = asyncio.Lock()
         self._turn_model: BaseChatModel | None = None
+        self._indexing: asyncio.Task[Any] | None = None  # a task that nobody holds may vanish
         self._calls = count(1)  # provider calls of the running turn, a server's sampling included
         self.recorder = Recorder(self._record, clock, self.mask)
         self._desk = Desk(self.recorder, self._tell, self._span, self._sampled_by, on_request)
@@ -618,9 +619,10 @@ class Session:
         recorder: Recorder | None = None,
     ) -> Agent:
         """All that a turn needs: the brief, the attachments as they are now, and the thread so far."""
-        from . import graph, lookup, messages, models
+        from . import graph, lookup, messages, models, search
         from .calls import Calls
         from .context import Context
+        from .tools import FIND_RESOURCES
         from .window import Window
 
         recorder = recorder or self.recorder
@@ -631,6 +633,8 @@ class Session:
         offer, window = self.offer, Window(models.abilities(asked.model))
         brief = await asked.pattern(offer, self._read_as_host)
         span.note(**brief.facts)
+        if FIND_RESOURCES in brief.synthetic:  # while the model is called for the first time
+            self._indexing = asyncio.create_task(apart(search.prepare, offer))
         attached: list[tuple[Attachment, str | None]] = []
         problems: list[str] = []
         if carried:
