@@ -17,7 +17,7 @@ demo: .venv/.demo ## run the first lesson offline, print question, answer and tr
 	$(PY) -m workbench.lesson notebooks/01-first-turn.ipynb build/demo
 
 lab: .venv/.demo ## open JupyterLab on the lessons
-	$(PY) -m jupyterlab notebooks
+	$(PY) -m jupyterlab notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 test: lint npm ## lint, types and every test
 	$(PY) -m pytest
@@ -63,6 +63,7 @@ clean: ## remove what make made
 .venv/.demo: EXTRA := demo
 .venv/.dev: EXTRA := dev
 .venv/.demo .venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Installing what $(EXTRA) needs into .venv: once, a minute or two."
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRA)]"
 	@touch $@
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from . import hygiene, policy
+from . import hygiene, listing, policy
 from .content import visible
 from .errors import UsageError
 from .notices import LEVELS
@@ -182,6 +182,12 @@ def _status(session: Session, name: str) -> str:
         f"which {connection.speaks}; it offers {offered}"
     ]
     lines += [f"  it is told of the folder {root}" for root in connection.target.roots]
+    without, same = listing.undescribed(offer)
+    if without or same:
+        readable = f"{len(offer.resources) + len(offer.templates):,} resources and templates"
+        lines.append(
+            f"  a model chooses by descriptions: of {readable} {without:,} have none, {same:,} one that another has, too"
+        )
     return "\n".join([*lines, *(f"  {problem}" for problem in (*connection.target.notes, *offer.problems))])
 
 
@@ -325,7 +331,8 @@ def policies(magics: Magics, options: Namespace) -> None:
         session.policy(*policy.parse(said, server=options.server, refresh=options.refresh))
     if options.save:
         policy.save(options.save, session.policies)
-        _show(f"wrote {len(session.policies)} rules to {options.save}")
+        rules = len(session.policies)
+        _show(f"wrote {rules} rule{'' if rules == 1 else 's'} to {options.save}")
     _show(
         "\n".join(_covered(session)) or "no policy: %mcp policy docs://style-guide --always makes every turn carry it"
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPARED", "Comparison", "Run", "expectation", "plan", "run"]
 
 COMPARED = ("dump", "truncate", "catalog", "attach", "companion")
+"""Unless others are named; `attach` where something is attached."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +121,11 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def plan(patterns: Iterable[str | Pattern], attached: bool) -> list[tuple[str, Pattern]]:
+def plan(patterns: Iterable[str | Pattern] | None, attached: bool) -> list[tuple[str, Pattern]]:
     """The patterns with their names. Raises `UsageError` for one that there is not, that is named twice, or `attach` where
     nothing is attached."""
+    if patterns is None:
+        patterns = [name for name in COMPARED if attached or name != "attach"]
     given = pattern.split(patterns, ",") if isinstance(patterns, str) else list(patterns)
     made = [pattern.resolve(each.strip() if isinstance(each, str) else each) for each in given]
     names = [pattern.name_of(each) for each in made]

@@ -188,8 +188,9 @@ def _overview() -> str:
 
 @magic_arguments("%compare")
 @argument(
-    "--patterns", default=",".join(COMPARED), metavar="P,P,...",
-    help="what is compared, such as dump,truncate(500),attach(URI)+catalog; attach is what is attached now",
+    "--patterns", metavar="P,P,...",
+    help="what is compared, such as dump,truncate(500),attach(URI)+catalog; attach is what is attached now; "
+    f"default: {','.join(COMPARED)}, without attach where nothing is attached",
 )  # fmt: skip
 @argument("--model", help="as for %%agent; default: the session's")
 @argument("--repeat", type=int, default=1, help="how many times each pattern is asked")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from . import compare, policy
 from .asked import Desk, OnRequest
 from .attaching import Attaching
-from .compare import COMPARED, Comparison
+from .compare import Comparison
 from .connection import Connection
 from .content import Completion, Content, Offer, Prompt, PromptResult, Template
 from .errors import NotOffered, UsageError, WorkbenchError
@@ -479,7 +479,7 @@ class Session:
     def compare(
         self,
         question: str,
-        patterns: str | Sequence[str | Pattern] = COMPARED,
+        patterns: str | Sequence[str | Pattern] | None = None,
         *,
         model: str | BaseChatModel | None = None,
         repeat: int = 1,
@@ -488,15 +488,15 @@ class Session:
     ) -> Comparison:
         """Ask the same question under each pattern, each in a turn without history, and give what each costs and loses.
 
-        `expect` is a text that a right answer holds, or `/a regular expression/`. What is attached takes part in `attach`
-        only. The thread stays as it is. When it is stopped, what is finished is the last of `comparisons`.
+        Left out, they are dump, truncate, catalog, companion, and attach where something is attached, which takes part in that
+        one only. `expect` is a text that a right answer holds, or `/a regular expression/`. The thread stays as it is. When it is stopped, what is finished is the last of `comparisons`.
         """
         return self.loop.run(self._compare(question, patterns, model, repeat, expect, approve, None))
 
     async def acompare(
         self,
         question: str,
-        patterns: str | Sequence[str | Pattern] = COMPARED,
+        patterns: str | Sequence[str | Pattern] | None = None,
         *,
         model: str | BaseChatModel | None = None,
         repeat: int = 1,
@@ -516,7 +516,7 @@ class Session:
     async def _compare(
         self,
         question: str,
-        patterns: str | Sequence[str | Pattern],
+        patterns: str | Sequence[str | Pattern] | None,
         model: str | BaseChatModel | None,
         repeat: int,
         expect: str | None,
