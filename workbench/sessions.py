@@ -489,7 +489,8 @@ class Session:
         """Ask the same question under each pattern, each in a turn without history, and give what each costs and loses.
 
         Left out, they are dump, truncate, catalog, companion, and attach where something is attached, which takes part in that
-        one only. `expect` is a text that a right answer holds, or `/a regular expression/`. The thread stays as it is. When it is stopped, what is finished is the last of `comparisons`.
+        one only. `expect` is a text that a right answer holds, or `/a regular expression/`. The thread stays as it is. When it
+        is stopped, what is finished is the last of `comparisons`.
         """
         return self.loop.run(self._compare(question, patterns, model, repeat, expect, approve, None))
 
