@@ -68,6 +68,8 @@ class Comparison:
     question: str
     expect: str | None = None
     runs: list[Run] = field(default_factory=list)
+    running: str | None = None
+    """The pattern under which it is asked just now, and how many there are; `None` when all is done."""
 
     def frame(self) -> pandas.DataFrame:
         """One row a run; see `Run.row`."""
@@ -150,15 +152,18 @@ async def run(
     patterns: Sequence[tuple[str, Pattern]],
     repeat: int,
     ask: Callable[[Pattern, list[Turn]], Awaitable[Turn]],
-    done: Callable[[Run], None] = lambda run: None,
+    tell: Callable[[], None] = lambda: None,
 ) -> None:
     """Ask under each pattern, one after the other so that none waits for another, and put each run into `comparison`.
 
-    A failure is a run, not the end. `ask` puts its turn into the list, whatever comes of it.
+    A failure is a run, not the end. `ask` puts its turn into the list, whatever comes of it. `tell` is called whenever there
+    is something new to show.
     """
-    right = expectation(comparison.expect)
-    for number in range(1, repeat + 1):
-        for name, chosen in patterns:
+    right, whole = expectation(comparison.expect), [(n, *each) for n in range(1, repeat + 1) for each in patterns]
+    try:
+        for done, (number, name, chosen) in enumerate(whole):
+            comparison.running = f"{name}, {done + 1} of {len(whole)}"
+            tell()
             turns: list[Turn] = []
             why = None
             try:
@@ -169,4 +174,6 @@ async def run(
                 why = describe(error).split("\n")[0]
             correct = right(turns[-1].answer) if right and why is None else None
             comparison.runs.append(Run(pattern=name, repeat=number, turn=turns[-1], error=why, correct=correct))
-            done(comparison.runs[-1])
+    finally:
+        comparison.running = None
+        tell()

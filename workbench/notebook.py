@@ -304,10 +304,10 @@ async def compare(session: Session, question: str, *, headless: bool, **options:
         ) from None
     finally:
         for comparison in session.comparisons[before:]:
-            if not shown and comparison.runs:
-                display(comparison._repr_mimebundle_(), raw=True)
-            elif shown:
+            if shown:
                 shown[0].update(comparison._repr_mimebundle_(), raw=True)
+            else:
+                display(comparison._repr_mimebundle_(), raw=True)
             for chart in comparison.charts():
                 display(chart)
 

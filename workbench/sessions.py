@@ -505,7 +505,8 @@ class Session:
         approve: Approve = "none",
         live: Callable[[Comparison], None] | None = None,
     ) -> Comparison:
-        """`compare` for code that awaits. `live` gets the comparison after each run, on this coroutine's own loop."""
+        """`compare` for code that awaits. `live` gets the comparison before and after each run, on
+        this coroutine's own loop."""
         here = asyncio.get_running_loop()
 
         def cross(comparison: Comparison) -> None:
@@ -540,7 +541,7 @@ class Session:
                 return await self._turn(one, Thread(), turns, carried=compare.carries(pattern))
 
         await asyncio.to_thread(tokens.counter)  # else the first pattern waits for it
-        await compare.run(comparison, chosen, repeat, ask, lambda run: live(comparison) if live else None)
+        await compare.run(comparison, chosen, repeat, ask, lambda: live(comparison) if live else None)
         return comparison
 
     async def _ask(

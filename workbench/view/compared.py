@@ -12,7 +12,7 @@ from .rows import UNKNOWN
 if TYPE_CHECKING:
     from ..compare import Comparison, Run
 
-__all__ = ["COLUMNS", "charts", "foot", "head", "lines", "lost", "shown"]
+__all__ = ["COLUMNS", "charts", "foot", "head", "lines", "lost", "running", "said", "shown"]
 
 COLUMNS = {
     "pattern": "pattern",
@@ -53,8 +53,12 @@ def lines(runs: Sequence[Run]) -> list[list[str]]:
 def _line(run: Run) -> list[str]:
     row = run.row()
     cells = [named(run)] + [_cell(key, row[key], run) for key in list(COLUMNS.values())[1:]]
-    answer = " ".join(run.turn.answer.split())
-    return [*cells, visible(run.error or answer, 160)]
+    return [*cells, said(run)]
+
+
+def said(run: Run) -> str:
+    """The error, or the beginning of the answer."""
+    return visible(run.error or " ".join(run.turn.answer.split()), 160)
 
 
 def _cell(key: str, value: Any, run: Run) -> str:
@@ -86,10 +90,15 @@ def _priced(runs: Sequence[Run]) -> str:
     return f" US$ at the list prices of {price.source()}." if not price.missing() else f" For prices: {price.INSTALL}"
 
 
-def shown(runs: Sequence[Run]) -> tuple[list[str], list[list[str]]]:
-    """Heads and lines without the columns of which nothing is known in any run."""
+def running(comparison: Comparison) -> str:
+    """What is being asked just now; empty when all is done."""
+    return f"Asking under {visible(comparison.running, 200)} ..." if comparison.running else ""
+
+
+def shown(runs: Sequence[Run], answers: bool = True) -> tuple[list[str], list[list[str]]]:
+    """Heads and lines without the columns of which nothing is known in any run; `answers` is whether they are one."""
     every = lines(runs)
-    heads = [*COLUMNS, "answer"]
+    heads = [*COLUMNS, *(["answer"] if answers else [])]
     kept = [n for n in range(len(heads)) if any(line[n] not in ("", UNKNOWN) for line in every)]
     return [heads[n] for n in kept], [[line[n] for n in kept] for line in every]
 

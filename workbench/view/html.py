@@ -71,13 +71,17 @@ def turn(done: Turn) -> str:
 
 
 def comparison(compared: Comparison) -> str:
-    """A line a run, and what was lost; the pictures are outputs of their own."""
+    """A line a run, what was lost, and when all is done each pattern's answer and trace, once; the pictures are outputs of
+    their own."""
     from . import compared as view
 
-    head, lines = view.shown(compared.runs)
+    runs, running = compared.runs, view.running(compared)
+    head, lines = view.shown(runs, answers=False)
+    first = [] if running else [run for run in runs if run.repeat == 1]
     return _render(
-        "comparison.html.j2", head=view.head(compared), columns=head, lines=lines, foot=view.foot(compared.runs),
-        lost=view.lost(compared.runs),
+        "comparison.html.j2", head=view.head(compared), columns=head, lines=lines, foot=view.foot(runs), lost=view.lost(runs),
+        running=running, traces=[(view.named(run), view.said(run), turn(run.turn)) for run in first],
+        untraced=len(runs) - len(first),
     )  # fmt: skip
 
 

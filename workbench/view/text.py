@@ -106,13 +106,14 @@ def comparison(compared: Comparison) -> str:
     from . import compared as view
 
     if not compared.runs:
-        return f"Compared: {view.head(compared)}\nNo run has finished."
+        return f"Compared: {view.head(compared)}\n{view.running(compared) or 'No run has finished.'}"
     head, lines = view.shown(compared.runs)
     parts = [
         f"Compared: {view.head(compared)}",
         table(head, lines),
         view.foot(compared.runs),
         *view.lost(compared.runs),
+        *filter(None, [view.running(compared)]),
     ]
     return "\n".join(parts)
 
