@@ -525,8 +525,6 @@ class Session:
         approve: Approve,
         live: Callable[[Comparison], None] | None,
     ) -> Comparison:
-        from . import tokens
-
         chosen = compare.plan(patterns, bool(self.attachments or self._attaching.rules))
         compare.expectation(expect)
         if repeat < 1:
@@ -540,7 +538,7 @@ class Session:
                 one = asked._replace(pattern=pattern)
                 return await self._turn(one, Thread(), turns, carried=compare.carries(pattern))
 
-        await asyncio.to_thread(tokens.counter)  # else the first pattern waits for it
+        await asyncio.to_thread(compare.warm)
         await compare.run(comparison, chosen, repeat, ask, lambda: live(comparison) if live else None)
         return comparison
 
