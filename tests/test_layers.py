@@ -46,7 +46,7 @@ LAYERS = [
         "reaper",
     ],
     ["decode", "connection", "tools", "listing", "search", "pattern", "messages", "window", "suggest", "policy"],
-    ["context", "calls", "gate", "graph", "sampling", "asked", "servers", "attaching"],
+    ["context", "calls", "gate", "graph", "sampling", "asked", "servers", "attaching", "asking"],
     ["compare"],
     ["sessions"],
     ["widget"],

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from . import lookup, policy
 from .connection import Connection
-from .content import Content, visible
+from .content import visible
 from .errors import NotOffered, UsageError, WorkbenchError
 from .recorder import Clock
 from .servers import Servers
@@ -28,7 +28,6 @@ class Attaching:
     def __init__(
         self,
         servers: Servers,
-        read: Callable[..., Awaitable[Content]],
         links: Callable[[], Mapping[tuple[str, str], str]],
         clock: Clock,
     ) -> None:
@@ -36,7 +35,7 @@ class Attaching:
         self.rules: list[policy.Rule] = []
         """What every turn carries."""
         self._declined: set[tuple[str, str]] = set()  # taken out by a person, so not carried by a rule again
-        self._servers, self._read, self._links, self._clock = servers, read, links, clock
+        self._servers, self._links, self._clock = servers, links, clock
 
     async def attach(
         self, uri: str, server: str | None, refresh: Refresh, actor: Actor, rule: str | None = None
@@ -47,7 +46,7 @@ class Attaching:
                 "(again when the server says that it has changed)"
             )
         async with self._subscribing(uri, server) if refresh == "notify" else nullcontext():
-            content = await self._read(uri, server, actor, attach=True)
+            content = await self._servers.read(uri, server, actor, self._links(), attach=True)
         attachment = Attachment(content=content, actor=actor, refresh=refresh, read_at=self._clock.now(), rule=rule)
         self.held[content.server, content.uri] = attachment
         self._declined.discard((content.server, content.uri))
@@ -134,7 +133,7 @@ class Attaching:
             return attachment, None
         try:
             with (await self._servers.living(attachment.server)).notices.reading(attachment.uri):
-                content = await self._read(attachment.uri, attachment.server, "host")
+                content = await self._servers.read(attachment.uri, attachment.server, "host", self._links())
         except WorkbenchError as error:
             at = datetime.fromtimestamp(attachment.read_at, UTC).strftime("%H:%M:%SZ")
             return attachment, f"could not be read again, so this is the content of {at}: {str(error).splitlines()[0]}"

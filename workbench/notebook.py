@@ -27,9 +27,10 @@ from .view.content import PREVIEW, plain
 from .view.rows import label, progress
 
 if TYPE_CHECKING:
+    from .asking import Event
     from .compare import Comparison
     from .gate import Approve
-    from .sessions import Event, Session
+    from .sessions import Session
     from .turn import Turn
 
 __all__ = ["Board", "ProgressLine", "ask", "compare", "show_catalog"]

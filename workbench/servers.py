@@ -6,13 +6,13 @@ Everything here happens on the background loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import TypeVar
 
 from .connection import Asked, Connection
-from .content import Offer
+from .content import Content, Offer
 from .errors import ConnectError, NotConnected, WorkbenchError
 from .recorder import Recorder, under
 from .secret import Secret
@@ -42,12 +42,18 @@ class Servers:
         self._offers: dict[str, Offer] = {}
         self._listing: dict[str, asyncio.Task[None]] = {}
         self._listed: dict[str, float] = {}
+        self._together: tuple[tuple[Offer, ...], Offer] = (), Offer()
         self._reviving = asyncio.Lock()
 
     @property
     def offer(self) -> Offer:
         """What all offer together, as last listed: when they were connected, or said it had changed."""
-        return reduce(Offer.__add__, list(self._offers.values()), Offer())
+        now = tuple(self._offers.values())
+        before, together = self._together
+        if len(now) != len(before) or any(new is not old for new, old in zip(now, before, strict=True)):
+            together = reduce(Offer.__add__, now, Offer())
+            self._together = now, together
+        return together  # the same object until something changes: what is indexed of it stays so
 
     def connection(self, name: str) -> Connection:
         """The connection of that name; raises `NotConnected` naming those that there are."""
@@ -144,6 +150,26 @@ class Servers:
             if not connection.forgotten:
                 raise
             return await do(await self.living(name))
+
+    async def read(
+        self, uri: str, server: str | None, actor: Actor, links: Mapping[tuple[str, str], str], attach: bool = False
+    ) -> Content:
+        """Read for a person or the host what is offered, or what one of the thread's `links` leads to, in a span of its own.
+
+        What is for people only is refused where the host reads it, or it is to `attach`.
+        """
+        from . import calls, lookup, tokens
+
+        self.need_server()
+        allowed = lookup.find_readable(uri, server, self.offer, links)
+        if actor == "host" or attach:
+            lookup.refuse_people_only(allowed, self.offer)
+        with self._recorder.span(
+            "read", allowed.uri, actor, uri=allowed.uri, server=allowed.server, rule=allowed.rule
+        ) as span:
+            content, made = await self.using(allowed.server, lambda c: calls.read_into(span, c, allowed.uri))
+            span.note(tokens=await asyncio.to_thread(tokens.count, made.text), counter=tokens.counter().name)
+        return content
 
     def _list_again(self, connection: Connection) -> None:
         """A server says that its lists have changed: ask for them, once however often it says so, and once a second at most.

@@ -11,47 +11,35 @@ import atexit
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import reduce
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
-from . import compare, policy
+from . import asking, compare, policy
 from .asked import Desk, OnRequest
+from .asking import Asked, Asking, Event, Live
 from .attaching import Attaching
 from .compare import Comparison
 from .connection import Connection
 from .content import Completion, Content, Offer, Prompt, PromptResult, Template
 from .errors import NotOffered, UsageError, WorkbenchError
 from .forms import Action, Answer, Request
-from .gate import check, gate
-from .loop import Job, Loop, apart
-from .recorder import Clock, Open, Recorder
+from .loop import Job, Loop
+from .recorder import Clock, Recorder
 from .secret import Secret, mask
 from .servers import Servers
-from .span import Actor, Span, fold
+from .span import Span, fold
 from .target import target
-from .turn import Attachment, Preview, Refresh, Status, Thread, Turn
+from .turn import Attachment, Preview, Refresh, Thread, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
     from .gate import Approve
-    from .graph import Agent
     from .pattern import Pattern
 
 __all__ = ["Session"]
 
-Event = Span | str | Request
-"""What a live view gets while a turn runs: a span's snapshot, a piece of the answer's text, or a server's request when it
-begins to wait for `Session.answer` and again when it has ended."""
-Live = Callable[[Event], None]
-
-
-_UNSUBSCRIBE = 1.0  # seconds
-_SETTLE = 0.1  # seconds to asking for lists that have changed: servers tell of each of them, and of each entry
-_SELDOM = 1.0  # seconds between two such askings: some servers tell it again when they are asked
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
 
@@ -59,15 +47,6 @@ _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 def _close_all() -> None:
     for session in list(_sessions):
         session.close()
-
-
-class Asked(NamedTuple):
-    """A question, and how it is to be answered."""
-
-    question: str
-    model: BaseChatModel
-    pattern: Pattern
-    approve: Approve
 
 
 class Session:
@@ -97,18 +76,14 @@ class Session:
         self._open: dict[str, int] = {}
         self._secrets: set[Secret] = set()
         self._answers: dict[tuple[str, str], Secret] = {}
-        self._numbers = count(1)
-        self._live: tuple[int, Live] | None = None
         self._one_turn = asyncio.Lock()
-        self._turn_model: BaseChatModel | None = None
-        self._indexing: asyncio.Task[Any] | None = None  # a task that nobody holds may vanish
-        self._calls = count(1)  # provider calls of the running turn, a server's sampling included
         self.recorder = Recorder(self._record, clock, self.mask)
         self._desk = Desk(self.recorder, self._tell, self._span, self._sampled_by, on_request)
         self.servers = Servers(
             self.recorder, self._secrets, self._desk.handle, lambda *pair: self._attaching.ask_again(*pair)
         )
-        self._attaching = Attaching(self.servers, self._read, lambda: self._thread.links, self.recorder.clock)
+        self._attaching = Attaching(self.servers, lambda: self._thread.links, self.recorder.clock)
+        self._asking = Asking(self.servers, self._attaching, self.recorder, self._snapshots)
         self.attachments = self._attaching.held
         """By (server, URI), in the order in which they were attached."""
         self.connections = self.servers.connections
@@ -143,8 +118,8 @@ class Session:
             self._snapshots.append(span)
         if span.seconds is not None:
             del self._open[span.id]
-        if self._live is not None and self._live[0] == span.turn:
-            self._live[1](span)
+        if span.turn is not None and (view := self._asking.views.get(span.turn)) is not None:
+            view(span)
         if span.status == "cancelled" and span.seconds is not None:
             self._desk.ended(span.id)
 
@@ -188,11 +163,11 @@ class Session:
     @property
     def watched(self) -> int | None:
         """The turn that a live view is showing just now."""
-        return self._live[0] if self._live is not None else None
+        return next(iter(self._asking.views), None)
 
     def _tell(self, request: Request) -> None:
-        if self._live is not None and self._live[0] == request.turn:
-            self._live[1](request)
+        if request.turn is not None and (view := self._asking.views.get(request.turn)) is not None:
+            view(request)
 
     def _span(self, identity: str) -> Span | None:
         return next((span for span in reversed(self._snapshots) if span.id == identity), None)
@@ -200,9 +175,10 @@ class Session:
     def _sampled_by(self, turn: int | None) -> tuple[BaseChatModel, int | None]:
         from . import models
 
-        if turn is None or self._turn_model is None:
+        if turn is None or turn not in self._asking.running:
             return models.resolve(self.model), None
-        return self._turn_model, next(self._calls)
+        model, calls = self._asking.running[turn]
+        return model, next(calls)
 
     # -- connecting
 
@@ -290,21 +266,7 @@ class Session:
 
     def read(self, uri: str, server: str | None = None) -> Content:
         """Read a resource for yourself: a span with actor `user`, nothing goes to a model."""
-        return self.loop.run(self._read(uri, server, "user"))
-
-    async def _read(self, uri: str, server: str | None, actor: Actor, attach: bool = False) -> Content:
-        from . import calls, lookup, tokens
-
-        self.servers.need_server()
-        allowed = lookup.find_readable(uri, server, self.offer, self._thread.links)
-        if actor == "host" or attach:
-            lookup.refuse_people_only(allowed, self.offer)
-        with self.recorder.span(
-            "read", allowed.uri, actor, uri=allowed.uri, server=allowed.server, rule=allowed.rule
-        ) as span:
-            content, made = await self.servers.using(allowed.server, lambda c: calls.read_into(span, c, allowed.uri))
-            span.note(tokens=await asyncio.to_thread(tokens.count, made.text), counter=tokens.counter().name)
-        return content
+        return self.loop.run(self.servers.read(uri, server, "user", self._thread.links))
 
     def prompt(self, name: str, arguments: Mapping[str, str] | None = None, server: str | None = None) -> PromptResult:
         """What a prompt expands to, for yourself: a span with actor `user`, nothing goes to a model.
@@ -382,7 +344,7 @@ class Session:
 
     def start_read(self, uri: str, server: str) -> Job[Content]:
         """`read` without waiting, for callbacks that must not block."""
-        return self.loop.submit(self._read(uri, server, "user"))
+        return self.loop.submit(self.servers.read(uri, server, "user", self._thread.links))
 
     def start_prompt(self, name: str, arguments: Mapping[str, str], server: str) -> Job[PromptResult]:
         """`prompt` without waiting, for callbacks that must not block."""
@@ -437,7 +399,7 @@ class Session:
         thread; otherwise the model also gets the turns before. Raises `ModelError` when the provider fails; the failed
         turn is the last of `turns`.
         """
-        return self.loop.run(self._ask(question, model, pattern, approve, new, None))
+        return self.loop.run(self._ask(self._asked(question, model, pattern, approve), new, None))
 
     async def aask(
         self,
@@ -456,7 +418,7 @@ class Session:
             if live is not None:
                 here.call_soon_threadsafe(live, event)
 
-        return await self.loop.arun(self._ask(question, model, pattern, approve, new, cross))
+        return await self.loop.arun(self._ask(self._asked(question, model, pattern, approve), new, cross))
 
     def context(
         self, question: str = "", *, pattern: str | Pattern = "catalog", model: str | BaseChatModel | None = None
@@ -466,15 +428,15 @@ class Session:
         return self.loop.run(self._preview(question, pattern, model))
 
     async def _preview(self, question: str, pattern: str | Pattern, model: str | BaseChatModel | None) -> Preview:
-        from . import ledger, models
-
         asked = self._asked(question or "?", model, pattern, "none")._replace(question=question)
         async with self._one_turn:
-            quiet = Recorder(lambda span: None, self.recorder.clock, self.mask)  # what is not sent leaves no trace
-            with quiet.span("turn", question, "user") as span:
-                agent = await self._agent(asked, self._thread, True, span, None, quiet)
-        made_of = await asyncio.to_thread(ledger.counted, agent.context.pieces(()))
-        return Preview(models.model_name(asked.model), tuple(made_of), agent.window.able.window, agent.counter)
+            return await self._asking.preview(asked, self._thread)
+
+    def _asked(
+        self, question: str, model: str | BaseChatModel | None, pattern: str | Pattern, approve: Approve
+    ) -> Asked:
+        self.servers.need_server()
+        return asking.asked(question, model or self.model, pattern, approve)
 
     def compare(
         self,
@@ -536,144 +498,14 @@ class Session:
         async def ask(pattern: Pattern, turns: list[Turn]) -> Turn:
             async with self._one_turn:
                 one = asked._replace(pattern=pattern)
-                return await self._turn(one, Thread(), turns, carried=compare.carries(pattern))
+                return await self._asking.turn(one, Thread(), turns, carried=compare.carries(pattern))
 
         await asyncio.to_thread(compare.warm)
         await compare.run(comparison, chosen, repeat, ask, lambda: live(comparison) if live else None)
         return comparison
 
-    async def _ask(
-        self,
-        question: str,
-        model: str | BaseChatModel | None,
-        pattern: str | Pattern,
-        approve: Approve,
-        new: bool,
-        live: Live | None,
-    ) -> Turn:
-        asked = self._asked(question, model, pattern, approve)
+    async def _ask(self, asked: Asked, new: bool, live: Live | None) -> Turn:
         async with self._one_turn:
             if new:
                 self._thread = Thread()
-            return await self._turn(asked, self._thread, self.turns, live)
-
-    def _asked(
-        self, question: str, model: str | BaseChatModel | None, pattern: str | Pattern, approve: Approve
-    ) -> Asked:
-        """What can be wrong with a question is found before a turn begins."""
-        from . import models
-        from . import pattern as patterns
-
-        self.servers.need_server()
-        if not question.strip():
-            raise UsageError("the question is empty; write it below %%agent")
-        check(approve)
-        return Asked(question, models.resolve(model or self.model), patterns.resolve(pattern), approve)
-
-    async def _turn(
-        self, asked: Asked, thread: Thread, turns: list[Turn], live: Live | None = None, carried: bool = True
-    ) -> Turn:
-        """One turn on a thread, which it continues; the turn is the last of `turns` whatever comes of it.
-
-        Without `carried` what is attached to the session stays out.
-        """
-        from . import messages, models
-        from . import pattern as patterns
-
-        number, before = next(self._numbers), len(self._snapshots)
-        self._live = (number, live) if live else None
-        self._turn_model, self._calls = asked.model, count(1)
-        status: Status = "error"
-        agents: list[Agent] = []
-        answer, added = "", list[Any]()
-        try:
-            with self.recorder.span("turn", asked.question, "user", turn=number) as span:
-                span.note(model=models.model_name(asked.model), pattern=patterns.name_of(asked.pattern))
-                agent = await self._agent(asked, thread, carried, span, live)
-                agents.append(agent)
-                answer = await agent.run()
-                span.note(unused=agent.context.unused(answer, agent.messages))
-            status, added = "ok", messages.in_order(agent.messages, "it was never called")
-        except asyncio.CancelledError:
-            status = "cancelled"
-            added = messages.in_order(agents[0].messages, "the turn was stopped by the user") if agents else []
-            raise
-        finally:
-            self._live = self._turn_model = None
-            thread.messages = [*thread.messages, *added]
-            spans = fold(span for span in self._snapshots[before:] if span.turn == number)
-            done = Turn(
-                number=number, question=asked.question, answer=answer, status=status, spans=spans, messages=tuple(added),
-                for_people=tuple(item for agent in agents for item in agent.calls.for_people),
-            )  # fmt: skip
-            turns.append(done)
-        return done
-
-    async def _agent(
-        self,
-        asked: Asked,
-        thread: Thread,
-        carried: bool,
-        span: Open,
-        live: Live | None,
-        recorder: Recorder | None = None,
-    ) -> Agent:
-        """All that a turn needs: the brief, the attachments as they are now, and the thread so far."""
-        from . import graph, lookup, messages, models, search
-        from .calls import Calls
-        from .context import Context
-        from .tools import FIND_RESOURCES
-        from .window import Window
-
-        recorder = recorder or self.recorder
-        forgotten = [name for name, connection in self.connections.items() if connection.forgotten]
-        for name in forgotten:  # else its tools would be missing
-            with suppress(WorkbenchError):
-                await self.servers.living(name)
-        offer, window = self.offer, Window(models.abilities(asked.model))
-        brief = await asked.pattern(offer, self._read_as_host)
-        span.note(**brief.facts)
-        if FIND_RESOURCES in brief.synthetic:  # while the model is called for the first time
-            self._indexing = asyncio.create_task(apart(search.prepare, offer))
-        attached: list[tuple[Attachment, str | None]] = []
-        problems: list[str] = []
-        if carried:
-            problems += await self._attaching.carry()
-            attached += [await self._attaching.refreshed(key) for key in list(self.attachments)]
-        there = {(each.server, each.uri) for each, _ in attached}
-        for server, uri in lookup.mentions(asked.question, offer):
-            if (server, uri) not in there:
-                attached.append(await self._put(uri, server, "user", "mentioned"))
-        attached += [(self._once(content, "host", "pattern"), None) for content in brief.attached]
-        there = {(each.server, each.uri) for each, _ in attached}
-        left = tuple(
-            x for x in brief.included if (x.content.server, x.content.uri) not in there
-        )  # else it is sent twice
-        brief = replace(brief, included=left)
-        calls = Calls(
-            brief, offer, self.connections, self.servers.using, gate(asked.approve, recorder), recorder, window,
-            thread.links,
-        )  # fmt: skip
-        if problems := [*problems, *await calls.load()]:
-            span.note(left_out=problems)
-        context = Context(brief, asked.question, thread.messages, _each_once(attached), window, recorder, calls.schemas)
-        await context.gather()
-        seen = {call["id"] for message in thread.messages for call in messages.calls_of(message)}
-        return graph.Agent(
-            asked.model, context, calls, window, recorder, self._calls, seen, live or (lambda text: None)
-        )
-
-    async def _read_as_host(self, uri: str, server: str | None = None) -> Content:
-        return await self._read(uri, server, "host")
-
-    async def _put(self, uri: str, server: str, actor: Actor, rule: str) -> tuple[Attachment, None]:
-        return self._once(await self._read(uri, server, actor, attach=True), actor, rule), None
-
-    def _once(self, content: Content, actor: Actor, rule: str) -> Attachment:
-        now = self.recorder.clock.now()
-        return Attachment(content=content, actor=actor, refresh="once", read_at=now, rule=rule)
-
-
-def _each_once(attached: Sequence[tuple[Attachment, str | None]]) -> list[tuple[Attachment, str | None]]:
-    """What is attached in two ways stands in the context once."""
-    return list({(each.server, each.uri): (each, said) for each, said in reversed(attached)}.values())[::-1]
+            return await self._asking.turn(asked, self._thread, self.turns, live)
