@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workbench import lookup, tools
+from workbench import catalog, lookup, tools
 from workbench.content import Link, Offer, Part, Prompt, Resource, Template, ToolResult
 from workbench.errors import NotOffered
 
@@ -230,3 +230,11 @@ def test_a_template_without_variables_is_read_as_it_stands() -> None:
     """FastMCP lists one where a resource's function takes the context."""
     offer = Offer(templates=(Template(server="a", uri="board://now", name="now"),))
     assert lookup.find_readable("board://now", None, offer, {}).uri == "board://now"
+
+
+# -- the catalog's rows and URIs
+
+
+def test_a_template_may_call_its_variables_what_it_likes() -> None:
+    values = {"self": "a b", "cls": "c", "kwargs": "d"}
+    assert catalog.fill("x://{self}/{cls}{?kwargs}", values) == "x://a%20b/c?kwargs=d"

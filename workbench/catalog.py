@@ -176,7 +176,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     start, placeholders = parsed.pieces
     try:
         # One by one: the library would encode what stands between them, which is as the server spells it.
-        made = [(uri_template.URITemplate(f"{{{op}{names}}}").expand(**given), end) for op, names, end in placeholders]
+        # And by a mapping: as keywords, a variable called `self` could not be given.
+        made = [(uri_template.URITemplate(f"{{{op}{names}}}").expansions, end) for op, names, end in placeholders]
+        return start + "".join("".join(x.expand(given) or "" for x in every) + end for every, end in made)
     except Exception as error:  # the library's errors have no base of their own
         raise UsageError(f"{template} is no valid URI template (RFC 6570): {error}") from None
-    return start + "".join(f"{value or ''}{end}" for value, end in made)
