@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from . import hygiene, listing, policy
-from .content import visible
+from .content import in_folder, visible
 from .errors import UsageError
 from .notices import LEVELS
 from .span import sentence
@@ -227,6 +227,12 @@ def read(magics: Magics, options: Namespace) -> None:
     """Read a resource for yourself and see or save it; nothing goes to a model."""
     from .view.content import bundle
 
+    if options.save:  # before a read that may be slow, or count
+        try:
+            if in_folder(options.save).exists():
+                raise FileExistsError(f"{options.save} is there already. Give another name")
+        except OSError as error:
+            raise UsageError(f"{options.uri} was not read: {error}") from None
     content = magics.session.read(options.uri, options.server)
     if options.save:
         try:
