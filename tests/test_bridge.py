@@ -282,6 +282,7 @@ def test_a_server_that_ends_behind_the_bridge_is_told_with_its_last_words(wb: Se
     ("command", "says"),
     [
         (["--fail"], "fatal: no database"),
+        (["http://127.0.0.1:9/mcp"], "its server could not be reached: All connection attempts failed."),
         ([sys.executable, "-m", "workbench.demo"], "It speaks MCP 2025-11-25, which needs no bridge"),
         (["no-such-command-of-ours"], "No such file or directory: 'no-such-command-of-ours'"),
     ],
@@ -289,8 +290,11 @@ def test_a_server_that_ends_behind_the_bridge_is_told_with_its_last_words(wb: Se
 def test_a_server_that_the_bridge_cannot_reach_is_told_in_words(
     wb: Session, newer: list[str], command: list[str], says: str
 ) -> None:
-    said = refused(wb, command=[*newer, *command] if command == ["--fail"] else command, bridge=True, timeout=30)
+    own = command == ["--fail"]
+    where = {"url": command[0]} if command[0].startswith("http") else {"command": [*newer * own, *command]}
+    said = refused(wb, bridge=True, timeout=30, **where)
     assert says in said and "Traceback" not in said
+    assert own or "\n" not in said, "of an ordinary server's many lines about what it was asked, none"
 
 
 # -- its environment
