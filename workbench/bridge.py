@@ -142,18 +142,20 @@ def refusal(target: Target, spoken: list[str], ours: str) -> str:
     said = f"{target.name} ({target.where}) speaks only MCP {', '.join(spoken)}, this workbench {ours} and older"
     if REVISION not in spoken:
         return f"{said}; the bridge would speak {REVISION}, so there is no way to it yet."
-    return f"{said}. Reach it through the bridge: {line(target)}"
+    rootless = ", which tells of no roots" if target.roots else ""
+    return f"{said}. Reach it through the bridge{rootless}: {line(target)}"
 
 
 def line(target: Target) -> str:
-    """What to type to reach the server through the bridge. A value that is nobody's business is `VALUE`."""
+    """What to type to reach the server through the bridge: the same options, but for roots, which it refuses. A value that is
+    nobody's business is `VALUE`."""
     words = ["%mcp", "connect", target.name, "--bridge"]
     for name, value in target.env.items():
         words += ["--env", name if os.environ.get(name) == value.reveal() else f"{name}=VALUE"]
     for name in target.headers:
         words += ["--header", f"{name}: VALUE"]
     words += ["--cwd", target.cwd] if target.cwd else []
-    words += [word for root in target.roots for word in ("--root", str(root))]
+    words += ["--timeout", f"{target.timeout:g}"] if target.timeout != Target.timeout else []
     words += ["--sse"] if target.transport == "sse" else []
     words += [target.url] if target.url else ["--", *target.command]
     return shlex.join(mask(word, target.secrets) for word in words)
