@@ -105,6 +105,7 @@ class Template(_Readable):
         return bool(ends >> len(uri) & 1)
 
 
+_LONGEST_REPR = 200  # characters
 LONGEST = 8_000
 """Characters of a template, and of a URI, up to which the two are matched."""
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
@@ -229,8 +230,10 @@ class Part:
         return self.data if isinstance(self.data, bytes) else self.data.encode(errors="surrogatepass")
 
     def __repr__(self) -> str:
-        # A cell may end with it, and is saved: text is its own repr, bytes are nothing to read.
-        data = f"<{self.size:,} bytes>" if isinstance(self.data, bytes) else repr(self.data)
+        # A cell may end with it, and is saved: what is long is shortened, and bytes are nothing to read.
+        more = len(self.data) - _LONGEST_REPR
+        shown = repr(self.data[:_LONGEST_REPR]) + (f"… (+{more:,} characters)" if more > 0 else "")
+        data = f"<{self.size:,} bytes>" if isinstance(self.data, bytes) else shown
         return f"Part(uri={self.uri!r}, mime={self.mime!r}, data={data}, audience={self.audience!r})"
 
 
