@@ -114,6 +114,24 @@ def test_what_does_not_fit_comes_with_what_is_missing_and_how_to_go_on(wb: Sessi
     assert turn.composition.input_tokens.max() < 20_000
 
 
+def test_much_for_a_model_whose_window_nobody_knows_is_noted(wb: Session) -> None:
+    wb.attach("text:///long", server="s")
+    try:
+        noted, _ = ask(wb, read("text:///long"), ("s__flood", {}))
+        dumped = wb.ask("go", model=Scripted(replies=[Reply(text="done")]), new=True, pattern="dump")
+        known, _ = ask(wb, read("text:///long"), max_input_tokens=1_000_000)
+    finally:
+        wb.detach("text:///long")
+    large = [span for turn in (noted, dumped) for span in turn.spans if (span.detail.get("tokens") or 0) > 20_000]
+    large = [span for span in large if (span.kind, span.actor) != ("read", "host")]  # which an attachment follows
+    assert [span.kind for span in large] == ["attach", "read", "tool", "attach", "attach"]
+    for span in large:
+        said = f"{span.detail['tokens']:,} tokens were sent, and how many this model takes is not known: nothing could check"
+        assert str(span.detail["note"]).count(said) == 1
+    small = [*known.spans, *(span for span in dumped.spans if span not in large)]
+    assert "nothing could check" not in str(small)
+
+
 def test_reading_on_brings_every_character_once(wb: Session) -> None:
     asked, got = 0, ""
     for _ in range(40):
