@@ -232,6 +232,16 @@ def test_a_template_without_variables_is_read_as_it_stands() -> None:
     assert lookup.find_readable("board://now", None, offer, {}).uri == "board://now"
 
 
+def test_what_two_servers_offer_is_refused_in_words_for_a_model_and_for_a_magic() -> None:
+    offered = offer("x://1", prompts=("p",), server="my server") + offer("x://1", prompts=("p",), server="s")
+    said = r"""is offered by my server and s: .* as in server="my server" \(in a magic --server 'my server'\)\."""
+    with pytest.raises(NotOffered, match=said):
+        lookup.find_readable("x://1", None, offered, {})
+    with pytest.raises(NotOffered, match=said):
+        lookup.find_prompt("p", None, offered)
+    assert lookup.find_readable("x://1", "my server", offered, {}).server == "my server"
+
+
 # -- the catalog's rows and URIs
 
 
