@@ -232,3 +232,13 @@ def test_unload_closes_the_servers_and_load_starts_anew(kernel: Kernel) -> None:
     kernel.run("%load_ext workbench")
     assert "no server is connected" in kernel.text("%mcp status")
     assert "no server is connected" in kernel.fails("%%agent\nhello?")
+
+
+def test_logs_need_no_name_where_one_server_is_connected(kernel: Kernel) -> None:
+    kernel.run("import workbench; wb = workbench.session()\nfor name in list(wb.connections): wb.disconnect(name)")
+    assert "no server is connected" in kernel.fails("%mcp logs")
+    kernel.run("%mcp connect demo")
+    assert kernel.text("%mcp logs") == kernel.text("%mcp logs demo")
+    kernel.run("%mcp connect 'the second' -- python -m workbench.demo")
+    assert "%mcp logs demo or %mcp logs 'the second'" in kernel.fails("%mcp logs --lines 3")
+    kernel.run("%mcp disconnect 'the second'")

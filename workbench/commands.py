@@ -388,22 +388,32 @@ def reconnect(magics: Magics, options: Namespace) -> None:
     _show(_status(magics.session, options.name))
 
 
-@argument("name", help="the connection's name")
+def _only(session: Session) -> str:
+    """The one connection that there is; raises `UsageError` where one has to be named."""
+    session.servers.need_server()
+    if len(names := list(session.connections)) > 1:
+        raise UsageError(f"of which server? {' or '.join(f'%mcp logs {shlex.quote(name)}' for name in names)}")
+    return names[0]
+
+
+@argument("name", nargs="?", help="the connection's name; may be left out where there is one only")
 @argument("--lines", type=int, default=20, help="how many of the last lines")
 @argument("--level", choices=LEVELS, default="debug", help="only log messages at least as urgent")
 @argument("--set-level", choices=LEVELS, help="ask the server to send log messages from this level on")
 def logs(magics: Magics, options: Namespace) -> None:
     """Show a server's last log messages, its lines on stderr, and those on stdout that were no messages."""
-    session, connection = magics.session, magics.session.connection(options.name)
+    session = magics.session
+    name = _only(session) if options.name is None else options.name
+    connection = session.connection(name)
     if options.set_level:
-        session.set_log_level(options.name, options.set_level)
+        session.set_log_level(name, options.set_level)
     last, above = max(0, options.lines), "" if options.level == "debug" else f" of level {options.level} and above"
     found = {
         f"log messages{above}": [str(line) for line in connection.log.tail(last, options.level)],
         "stderr": connection.stderr(last) if last else [],
         "stdout, beside the protocol": connection.stray(last) if last else [],
     }
-    said = [f"{options.name} is asked for log messages from {options.set_level} on"] if options.set_level else []
+    said = [f"{name} is asked for log messages from {options.set_level} on"] if options.set_level else []
     for head, lines in found.items():
         said += [
             f"{head}:",
