@@ -60,7 +60,9 @@ async def _connected(client: Client[Any], wanted: dict[str, Any]) -> Client[Any]
         said = " ".join(str(error).removeprefix("Client failed to connect: ").split()) or type(error).__name__
         sys.exit(f"{wanted['says']}its server could not be reached: {said}")
     if client.protocol_version != wanted["revision"]:
-        sys.exit(f"{wanted['says']}It speaks MCP {client.protocol_version}, which needs no bridge: connect it without --bridge")
+        sys.exit(
+            f"{wanted['says']}It speaks MCP {client.protocol_version}, which needs no bridge: connect it without --bridge"
+        )
     return client
 
 

@@ -199,7 +199,9 @@ class Calls:
         made = await asyncio.to_thread(tools.rendered, message.items, result.server, takes)
         whole, made = made.text, await self._window.fit(span, made, source, result.server)
         if made.text != whole:  # several messages may be cut: their characters and tokens add up
-            span.note(**{name: before.get(name, 0) + span.span.detail[name] for name in ("end", "whole", "missing_tokens")})
+            span.note(
+                **{name: before.get(name, 0) + span.span.detail[name] for name in ("end", "whole", "missing_tokens")}
+            )
         span.note(
             tokens=ledger.plus(before.get("tokens", 0), span.span.detail["tokens"]),
             counter=max(before.get("counter", ""), span.span.detail["counter"], key=len),  # the longer names both

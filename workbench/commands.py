@@ -268,7 +268,7 @@ def answer(magics: Magics, options: Namespace) -> None:
     from .view import text
 
     session = magics.session
-    waiting = {asked.id: text.request(asked) for asked in session.pending}
+    waiting = {asked.id: text.request(asked, session.mask) for asked in session.pending}
     if options.request is None:
         _show("\n\n".join(waiting.values()) or "no server waits for an answer")
     elif options.request in waiting and not (options.values or options.action):

@@ -283,7 +283,9 @@ def in_folder(path: str | Path) -> Path:
     if not path.name or path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; nothing was written. Give the name of a file")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(path.parent)!r}; nothing was written. Make it, or give another")
+        raise FileNotFoundError(
+            f"there is no folder {str(path.parent)!r}; nothing was written. Make it, or give another"
+        )
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"nothing can be written to the folder {str(path.parent)!r}. Give another")
     return path

@@ -368,14 +368,16 @@ class _Live:
         identity = f"request {request.id}"  # a model may call its call "r1", too
         if request.state == "waiting":
             self._requests[identity] = request
-            self.widget.event({"kind": "form", "id": identity, **_card(request)})
+            self.widget.event({"kind": "form", "id": identity, **_card(request, self._session.mask)})
         else:
             self.widget.event({"kind": "answered", "id": identity, "verdict": request.state})
 
     def _filled_in(self, identity: str, action: Any, values: list[Any]) -> None:
         """On whichever thread the click arrives; raises `UsageError` where the form does not take the values."""
         request = self._requests[identity]
-        given = {f.name: _typed(f, value) for f, value in zip(request.fields, values, strict=action == "accept")}
+        filled = zip(request.fields, values, strict=action == "accept")
+        # A default that holds a secret is not shown; it stands where nothing is entered.
+        given = {f.name: _typed(f, value) for f, value in filled if value != "" or not _hidden(f, self._session.mask)}
         self._session.answer(request.id, given, action=action)
 
     def _answered(self, call: str, verdict: str, reason: str) -> None:
@@ -393,7 +395,7 @@ def _settle(answer: asyncio.Future[tuple[str, str]], value: tuple[str, str]) -> 
         answer.set_result(value)
 
 
-def _card(request: Request) -> dict[str, Any]:
+def _card(request: Request, mask: Callable[[str], str]) -> dict[str, Any]:
     """A server's request for the page; values of choices travel as numbers, and names not at all."""
     server, sampling = request.server, request.kind == "sampling"
     title, yes = {
@@ -408,24 +410,32 @@ def _card(request: Request) -> dict[str, Any]:
     }[request.kind]
     facts = [("server", server), ("why", why), *request.wishes.items()]
     return {
-        "title": harmless(title), "server": server, "facts": [(name, harmless(value)) for name, value in facts],
-        "text": harmless(request.message) if sampling else "", "url": request.url, "host": request.host, "yes": yes,
-        "fields": [_field(each) for each in request.fields],
+        "title": harmless(mask(title)), "server": server, "facts": [(name, harmless(mask(value))) for name, value in facts],
+        "text": harmless(mask(request.message)) if sampling else "", "url": request.url, "host": request.host, "yes": yes,
+        "shown": mask(request.url or ""), "fields": [_field(each, mask) for each in request.fields],
     }  # fmt: skip
 
 
-def _field(field: Field) -> dict[str, Any]:
-    value: Any = "" if field.default is None else field.default
+def _hidden(field: Field, mask: Callable[[str], str]) -> bool:
+    """Whether the default is text that holds a secret."""
+    return not field.choices and mask(str(field.default)) != str(field.default)
+
+
+def _field(field: Field, mask: Callable[[str], str]) -> dict[str, Any]:
+    hidden = _hidden(field, mask)
+    value: Any = "" if field.default is None or hidden else field.default
     keys = [key for key, _ in field.choices]
     if field.choices:
         value = [keys.index(x) for x in value or ()] if field.type == "array" else keys.index(value) if value else ""
-    elif field.type == "array":
+    elif field.type == "array" and not hidden:
         value = ", ".join(value)
     elif isinstance(value, bool):
         value = "true" if value else "false"
+    stays = "left empty it has its default, which holds a secret and is not shown" if hidden else None
     return {
-        "label": field.label, "required": field.required, "type": field.type, "value": value if keys else str(value),
-        "about": " · ".join(x for x in (field.description, field.hint) if x), "choices": [title for _, title in field.choices],
+        "label": mask(field.label), "required": field.required and not hidden, "type": field.type,
+        "value": value if keys else str(value), "choices": [mask(title) for _, title in field.choices],
+        "about": mask(" · ".join(x for x in (field.description, field.hint, stays) if x)),
     }  # fmt: skip
 
 

@@ -60,7 +60,9 @@ class Window:
         """What is to be said of a content of so many tokens where nobody knows how much the model takes."""
         if self.able.window is not None or size <= _CONSIDERABLE:
             return None
-        return f"{size:,} tokens were sent, and how many this model takes is not known: nothing could check that they fit"
+        return (
+            f"{size:,} tokens were sent, and how many this model takes is not known: nothing could check that they fit"
+        )
 
     def _portion(
         self, span: Open, made: Rendered, uri: str, server: str, sha256: str | None, left: int | None, offset: int
