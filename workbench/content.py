@@ -281,7 +281,7 @@ def in_folder(path: str | Path) -> Path:
     except RuntimeError as error:  # "~nobody/x"
         raise FileNotFoundError(f"{str(path)!r} is no path: {error}. Give the name of a file") from None
     if not path.name or path.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a folder; nothing was written. Give the name of a file")
+        raise FileExistsError(f"{str(path)!r} is a folder; nothing was written. Give the name of a file")
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"there is no folder {str(path.parent)!r}; nothing was written. Make it, or give another"
