@@ -78,7 +78,7 @@ function download(name, buffer) {
 
 // What a model instance knows, shared by its views.
 class Store {
-  values = new Map(); suggestions = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set(); saving = new Map();
+  values = new Map(); suggestions = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); working = new Map(); views = new Set(); saving = new Map();
 
   constructor() { this.empty(); }
   empty() {
@@ -112,6 +112,7 @@ class Store {
     else if (kind === "suggest") return this.suggestions.get(key + "\n" + message.name)?.(message);
     else if (kind === "file") this.saved(message.token, buffers[0]);
     else if (kind === "notice") this.notice = message.text;
+    else if (kind === "working") this.working.set(key, message.text);
     if (kind === "preview" || kind === "done") this.busy.delete(key);
     this.tell(kind === "rows" || kind === "update" ? "rows" : "row");
   }
@@ -313,7 +314,7 @@ class Detail {
     // Not `disabled`: that would throw the focus out of the widget. The store ignores clicks while busy.
     for (const button of [this.main, this.look]) button.setAttribute("aria-disabled", busy);
     const preview = this.store.preview?.key === row.key ? this.store.preview : null;
-    this.note.textContent = busy ? "Asked; waiting for the kernel…" : preview ? visible([preview.title, preview.note, preview.said].filter(Boolean).join(" · ")) : "";
+    this.note.textContent = busy ? "Asked; waiting for the kernel…" : this.store.working.get(row.key) ? visible(this.store.working.get(row.key)) : preview ? visible([preview.title, preview.note, preview.said].filter(Boolean).join(" · ")) : "";
     this.text.hidden = !preview;
     if (this.drawn !== preview) {
       this.text.textContent = visible(preview?.text);
