@@ -159,6 +159,12 @@ def _note(found: dict[str, CatalogRow], span: Span) -> None:
         found[before.key] = replace(before, state="failed", reason=str(span.detail.get("error", "")))
 
 
+def _arguments(entry: CatalogRow) -> list[str]:
+    """A prompt's; a template's variables stand in its URI."""
+    names = entry.variables if entry.kind == "prompt" else ()
+    return [f"{name} (required)" if name in entry.required else name for name in names]
+
+
 def cells(entry: CatalogRow) -> dict[str, str]:
     """An entry for a static table: every cell as text."""
     return {
@@ -169,6 +175,7 @@ def cells(entry: CatalogRow) -> dict[str, str]:
         "kind": entry.kind if entry.kind != "resource" else entry.mime or "",
         "size": human_size(entry.size) if entry.size is not None else "",
         "description": entry.description or "",
+        "arguments": ", ".join(_arguments(entry)),
         "tokens": f"{entry.tokens:,}" if entry.tokens is not None else "",
     }
 

@@ -197,7 +197,9 @@ def _catalog(magics: Magics, kinds: Sequence[Kind]) -> None:
     if (board := show_catalog(magics.session, kinds, headless=magics.headless)) is not None:
         magics.boards.append(board)
         while len(magics.boards) > _BOARDS:
-            magics.boards.pop(0).close()
+            magics.boards.pop(0).close(
+                f"This table is as it was, no longer live: only the {_BOARDS} newest are. Run its cell again to click in it."
+            )
 
 
 def resources(magics: Magics, options: Namespace) -> None:

@@ -162,9 +162,7 @@ BY_A_PERSON = "a person can save it to a file and open it there"
 
 def _descriptor(part: Part, kind: str, *facts: str) -> Shown:
     about = ", ".join([kind or "application/octet-stream", *facts, human_size(part.size)])
-    return Shown(
-        f"{_DESCRIPTOR}{about}. Not text, so it is not shown here; {BY_A_PERSON}.]"
-    )
+    return Shown(f"{_DESCRIPTOR}{about}. Not text, so it is not shown here; {BY_A_PERSON}.]")
 
 
 def _charset(mime: str | None) -> str | None:

@@ -53,6 +53,7 @@ class Board:
         self._main = asyncio.get_running_loop()
         self._entries = self._now()
         self._told = False
+        self._handle: Any = None
         home, entries = f"wb-{uuid4().hex}", list(self._entries.values())
         self._static = static_catalog(entries, session, home)
         self.widget = Catalog(entries, self._act, self._static, home)
@@ -69,15 +70,19 @@ class Board:
             with suppress(RuntimeError):  # its loop has ended, as in a notebook that is being closed
                 self._main.call_soon_threadsafe(self.sync)
 
-    def close(self) -> None:
-        """Take the live table away."""
+    def close(self, why: str = "") -> None:
+        """Take the live table away; what stands in its place says why."""
         self._session.listeners.remove(self._listed)
         self.widget.close()
+        if why and self._handle is not None:
+            self._handle.update(static_catalog(list(self._entries.values()), self._session, note=why), raw=True)
 
     def show(self) -> None:
         """Display the static table, whose place the live one takes where a page lets it; elsewhere show it by itself."""
-        handle: Any = display(self._static, raw=True, display_id=True)
-        self._main.call_later(PATIENCE, lambda: self.widget.settled or handle.update(self.widget))
+        self._handle = handle = display(self._static, raw=True, display_id=True)
+        self._main.call_later(
+            PATIENCE, lambda: self.widget.settled or self.widget.comm is None or handle.update(self.widget)
+        )
 
     def sync(self) -> None:
         """Send the rows that have changed since."""
@@ -107,12 +112,19 @@ class Board:
             session.detach(uri, entry.server)
             self.sync()
         elif message["kind"] == "attach":
-            self._start(session.start_attach(uri, entry.server), lambda done: self._attached(entry, uri), entry)
+            self._start(
+                session.start_attach(uri, entry.server), lambda done: self._attached(entry, uri), entry, "attaching"
+            )
         else:
-            self._start(session.start_read(uri, entry.server), lambda content: self._show(key, content), entry)
+            self._start(
+                session.start_read(uri, entry.server), lambda content: self._show(key, content), entry, "reading"
+            )
 
-    def _start(self, job: Any, then: Callable[[Any], None], entry: CatalogRow) -> None:
+    def _start(self, job: Any, then: Callable[[Any], None], entry: CatalogRow, doing: str) -> None:
+        self.widget.working(entry.key, f"{doing} …")  # a click is answered at once, however slow the server is
+
         def finished() -> None:
+            self.widget.working(entry.key, "")
             self.sync()
             if (error := job.future.exception()) is None:
                 then(job.future.result())
@@ -149,7 +161,7 @@ class Board:
         if entry.kind != "prompt" or found is None or any(x.required and x.name not in values for x in found.arguments):
             return False
         job = self._session.start_prompt(found.name, values, entry.server)
-        self._start(job, lambda result: self._show_prompt(entry, result), entry)
+        self._start(job, lambda result: self._show_prompt(entry, result), entry, "expanding")
         return True
 
     def _show_prompt(self, entry: CatalogRow, result: PromptResult) -> None:
@@ -190,13 +202,16 @@ def show_catalog(session: Session, kinds: Sequence[Kind], *, headless: bool) -> 
     return board
 
 
-def static_catalog(entries: Sequence[CatalogRow], session: Session, home: str = "") -> dict[str, str]:
-    """What stands for the catalog in a saved notebook: 50 rows and the count, as HTML and as text."""
+def static_catalog(entries: Sequence[CatalogRow], session: Session, home: str = "", note: str = "") -> dict[str, str]:
+    """What stands for the catalog in a saved notebook: 50 rows and the count, as HTML and as text, below a note."""
     cells = [catalog.cells(entry) for entry in entries[: html.CATALOG_ROWS]]
     shown_cells = [[visible(cell) for cell in row.values()] for row in cells]
-    plain = text.table(("state", "server", "name", "URI", "type", "size", "description", "tokens"), shown_cells)
+    plain = text.table(
+        ("state", "server", "name", "URI", "type", "size", "description", "arguments", "tokens"), shown_cells
+    )
     more = f"{len(cells)} of {len(entries):,} entries"
-    return {"text/html": html.catalog(cells, len(entries), session.offer, home), "text/plain": f"{plain}\n{more}"}
+    page = html.catalog(cells, len(entries), session.offer, home, note)
+    return {"text/html": page, "text/plain": "\n".join(filter(None, (note, plain, more)))}
 
 
 class ProgressLine:
