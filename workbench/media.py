@@ -21,8 +21,8 @@ from .content import Link, Part, clean, one_line
 from .pictures import Block
 
 __all__ = [
-    "BY_A_PERSON", "HANDLERS", "Rendered", "Shown", "add", "essence", "for_model", "found_type", "human_size", "is_text", "is_text_part",
-    "link_text", "shown", "wrap",
+    "BY_A_PERSON", "HANDLERS", "Rendered", "Shown", "add", "essence", "for_model", "found_type", "human_size", "is_text",
+    "is_text_part", "link_text", "shown", "wrap",
 ]  # fmt: skip
 
 Best = Literal["text", "json", "csv", "markdown"]

@@ -26,7 +26,7 @@ LONGEST = 1_000_000
 
 
 async def understood(server: str, params: Mapping[str, Any], mask: Callable[[str], str] = str) -> dict[str, Any]:
-    """The fields of a `Request`; raises `Refusal` for what cannot be run. Masked: what the person sees is what the model gets."""
+    """The fields of a `Request`; raises `Refusal` for what cannot be run. Masked: the person sees what the model gets."""
     if params.get("tools"):
         raise Refusal("this client does not let a model call tools while it samples (no capability sampling.tools)")
     given = decode.prompt_result(server, "sampling", params).messages

@@ -58,7 +58,7 @@ def trace(spans: Iterable[Span]) -> str:
 
 
 def request(asked: Request, mask: Callable[[str], str] = str, longest: int = 20_000) -> str:
-    """What a server asks of a person, as the person reads it who answers by typing. `mask` goes over all that is the server's."""
+    """What a server asks of a person, as the person reads it who answers by typing. `mask` goes over the server's text."""
     wish = {
         "form": "asks you to fill in a form. What you type goes to it: no password, no key",
         "url": f"asks you to open a page of {asked.host}. Nothing has been opened",
