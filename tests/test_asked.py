@@ -462,6 +462,48 @@ def test_secrets_that_a_server_repeats_are_masked_in_what_is_shown(wb: Session) 
     assert "geheimgeheim" not in repr([s for s in wb.spans if s.kind == "request"])
 
 
+def test_secrets_in_every_text_of_a_form_and_a_sample_are_masked_where_it_is_shown(wb: Session) -> None:
+    from workbench import notebook
+    from workbench.view import text
+
+    wb.connect("s", command=asking(), env={"PYTHONPATH": str(ROOT), "KEY": (key := "geheimgeheim")})
+    shown: list[str] = []
+    answers: list[Any] = []
+
+    def show(request: Request) -> Any:
+        card = notebook._card(request, wb.mask) | {"url": ""}  # where the link leads; `shown` is what is read
+        shown.extend([text.request(request, wb.mask), str(card)])
+        return answers.pop(0) if answers else True
+
+    wb.on_request = show
+    properties = {
+        f"a {key}": {"type": "string", "title": f"t {key}", "description": "x" * 995 + key, "pattern": key},
+        "b": {"type": "string", "default": f"key={key}"},
+        "c": {"type": "string", "oneOf": [{"const": key, "title": f"use {key}"}]},
+    }
+    answers.append({"1": "typed", "c": key})
+    said, _ = ask(wb, "raw_form", schema={"type": "object", "properties": properties})
+    assert f'"b":"key={key}"' in said and f'"c":"{key}"' in said, "what is sent is whole"
+    _, turn = ask(wb, "think", "sampled", about=f"the sea {key}")
+    model = next(span for span in turn.spans if span.detail.get("requested_by"))
+    ask(wb, "page", url=f"https://pay.example/cart?id={key}")
+    assert len(shown) == 6 and all("••••" in each for each in shown)
+    assert "gehe" not in "".join(shown) + repr(model)
+
+
+def test_a_default_that_holds_a_secret_stands_where_the_page_leaves_it_empty() -> None:
+    from workbench import notebook
+    from workbench.forms import Field
+
+    def mask(text: str) -> str:
+        return text.replace("geheim", "••••")
+
+    field = Field(name="b", label="b", type="string", required=True, default="key=geheim")
+    card = notebook._field(field, mask)
+    assert (card["value"], card["required"]) == ("", False) and "not shown" in card["about"]
+    assert notebook._hidden(field, mask) and not notebook._hidden(replace(field, default="plain"), mask)
+
+
 def test_the_servers_time_runs_on_when_it_has_its_answer(wb: Session) -> None:
     hurry(wb)
     wb.on_request = lambda request: False

@@ -129,10 +129,10 @@ def test_a_server_that_speaks_only_the_new_revision_is_refused_in_one_line_with_
     monkeypatch.setenv("FROM_HERE", "hidden-token-78")
     command = [*newer, "--only-new", "two words"]
     env = {"NEWER_TOKEN": "hidden-token-77", "FROM_HERE": "hidden-token-78"}
-    said = refused(wb, command=command, env=env, cwd=str(tmp_path))
+    said = refused(wb, command=command, env=env, cwd=str(tmp_path), timeout=45.5)
     assert "speaks only MCP 2026-07-28, this workbench 2025-11-25 and older" in said and "\n" not in said
     line = said.rpartition("Reach it through the bridge: ")[2]
-    options = ["--env", "NEWER_TOKEN=VALUE", "--env", "FROM_HERE", "--cwd", str(tmp_path)]
+    options = ["--env", "NEWER_TOKEN=VALUE", "--env", "FROM_HERE", "--cwd", str(tmp_path), "--timeout", "45.5"]
     assert shlex.split(line) == ["%mcp", "connect", "n", "--bridge", *options, "--", *command]
     assert "hidden-token" not in said
 
@@ -171,7 +171,7 @@ def test_a_status_400_without_that_reason_offers_the_bridge_with_an_if(wb: Sessi
     finally:
         site.shutdown()
         site.server_close()
-    assert "400" in said and "if it is one: %mcp connect n --bridge http://127.0.0.1" in said
+    assert "400" in said and "if it is one: %mcp connect n --bridge --timeout 10 http://127.0.0.1" in said
     assert "speaks only" not in said.split("\n")[0]
 
 
@@ -202,6 +202,9 @@ def test_a_revision_that_the_bridge_does_not_speak_either_is_not_offered(wb: Ses
     where = target("n", ["x"], {}, None, None, {}, "http", 60)
     said = bridge.refusal(where, ["2027-02-01"], "2025-11-25")
     assert "speaks only MCP 2027-02-01" in said and "no way to it yet" in said and "%mcp" not in said
+    rooted = target("n", ["x"], {}, None, None, {}, "http", 60, roots=["."])
+    said = bridge.refusal(rooted, [bridge.REVISION], "2025-11-25")
+    assert said.endswith("Reach it through the bridge, which tells of no roots: %mcp connect n --bridge -- x")
 
 
 # -- the bridge
@@ -282,6 +285,7 @@ def test_a_server_that_ends_behind_the_bridge_is_told_with_its_last_words(wb: Se
     ("command", "says"),
     [
         (["--fail"], "fatal: no database"),
+        (["http://127.0.0.1:9/mcp"], "its server could not be reached: All connection attempts failed."),
         ([sys.executable, "-m", "workbench.demo"], "It speaks MCP 2025-11-25, which needs no bridge"),
         (["no-such-command-of-ours"], "No such file or directory: 'no-such-command-of-ours'"),
     ],
@@ -289,8 +293,11 @@ def test_a_server_that_ends_behind_the_bridge_is_told_with_its_last_words(wb: Se
 def test_a_server_that_the_bridge_cannot_reach_is_told_in_words(
     wb: Session, newer: list[str], command: list[str], says: str
 ) -> None:
-    said = refused(wb, command=[*newer, *command] if command == ["--fail"] else command, bridge=True, timeout=30)
+    own = command == ["--fail"]
+    where = {"url": command[0]} if command[0].startswith("http") else {"command": [*newer * own, *command]}
+    said = refused(wb, bridge=True, timeout=30, **where)
     assert says in said and "Traceback" not in said
+    assert own or "\n" not in said, "of an ordinary server's many lines about what it was asked, none"
 
 
 # -- its environment

@@ -440,6 +440,27 @@ def test_a_server_that_never_answers_the_handshake_is_given_up(wb: Session) -> N
         wb.connect("mute", command=[sys.executable, "-c", "import sys; sys.stdin.read()"], timeout=0.5)
 
 
+@pytest.mark.parametrize(
+    ("reply", "shown"),
+    [
+        ({}, "it answered the handshake with {}, which is no valid answer of MCP"),
+        ({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": "hunter2-is-secret" + "x" * 500},
+         'it answered the handshake with serverInfo "••••' + "x" * 184 + "… (+317 characters), which is no valid answer"),
+        ('{"jsonrpc": "2.0", "id": @ID@, "result": [1]}',
+         'its reply of 42 characters is no valid message of MCP.*on stdout:\n    {"jsonrpc": "2.0", "id": 0, "result": [1]}\n'),
+    ],
+)  # fmt: skip
+def test_a_handshake_that_is_none_is_told_by_what_was_sent(
+    answering: Callable[..., Session], monkeypatch: pytest.MonkeyPatch, reply: Any, shown: str
+) -> None:
+    monkeypatch.setenv("AWKWARD_TOKEN", "hunter2-is-secret")
+    with pytest.raises(ConnectError) as caught:
+        answering({"initialize": [reply]}, env=["AWKWARD_TOKEN"])
+    said = str(caught.value)
+    assert all(part in said for part in shown.split(".*"))
+    assert "pydantic" not in said and "validation error" not in said and "hunter2" not in said
+
+
 def test_a_request_that_is_not_answered_times_out_and_the_next_one_works(answering: Callable[..., Session]) -> None:
     replies = {
         "resources/list": [{"resources": [{"uri": "a:1"}]}],

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from workbench import media
 from workbench.content import Content, Part
 from workbench.view.content import PREVIEW, bundle, plain
 
@@ -80,3 +81,18 @@ def test_no_content_is_said() -> None:
 def test_hidden_characters_are_shown() -> None:
     shown = bundle(content(("application/json", json.dumps({"a\u202eb": "\x1b[31m"}, ensure_ascii=False))))
     assert "\u202e" not in shown["text/html"] + shown["text/plain"] and "\x1b" not in shown["text/plain"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "line"),
+    [
+        ("file:///a.png", "%mcp read file:///a.png --save FILE"),
+        ("file:///my a.png", "%mcp read 'file:///my a.png' --save FILE"),
+        ("x://a\u202eb", "workbench.session().read('x://a\\u202eb').save('FILE')"),
+    ],
+)
+def test_a_binary_says_what_to_type_to_save_it(uri: str, line: str) -> None:
+    binary = Content(server="s", uri=uri, parts=(Part(uri="other", mime=None, data=b"\x00" * 9),))
+    said = f"[Binary: application/octet-stream, 9 B. Not text, so it is not shown here; save it to a file: {line}]"
+    assert plain(binary)[0] == bundle(binary)["text/plain"] == said
+    assert "a person can save it" in media.for_model(binary.parts, "s").text  # a model types no magic

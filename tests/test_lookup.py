@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from workbench import lookup, tools
-from workbench.content import Link, Offer, Part, Prompt, Resource, Template, ToolResult
+from workbench import catalog, lookup, tools
+from workbench.content import Argument, Link, Offer, Part, Prompt, Resource, Template, ToolResult, clean
 from workbench.errors import NotOffered
 
 
@@ -156,7 +156,7 @@ def test_a_missing_argument_is_refused_only_where_it_is_required() -> None:
 
 @pytest.mark.parametrize(("given", "said"), [([1], "a list"), ("k=1", "a string"), (3, "a number")])
 def test_arguments_of_a_prompt_that_are_no_object_are_refused(given: Any, said: str) -> None:
-    prompt = Prompt(server="s", name="p")
+    prompt = Prompt(server="s", name="p", arguments=(Argument(name="a"), Argument(name="c")))
     with pytest.raises(NotOffered, match=f"arguments must be an object; it was {said}"):
         lookup.prompt_arguments(prompt, given)
     assert lookup.prompt_arguments(prompt, None) == {}
@@ -230,3 +230,32 @@ def test_a_template_without_variables_is_read_as_it_stands() -> None:
     """FastMCP lists one where a resource's function takes the context."""
     offer = Offer(templates=(Template(server="a", uri="board://now", name="now"),))
     assert lookup.find_readable("board://now", None, offer, {}).uri == "board://now"
+
+
+def test_what_two_servers_offer_is_refused_in_words_for_a_model_and_for_a_magic() -> None:
+    offered = offer("x://1", prompts=("p",), server="my server") + offer("x://1", prompts=("p",), server="s")
+    said = r"""is offered by my server and s: .* as in server="my server" \(in a magic --server 'my server'\)\."""
+    with pytest.raises(NotOffered, match=said):
+        lookup.find_readable("x://1", None, offered, {})
+    with pytest.raises(NotOffered, match=said):
+        lookup.find_prompt("p", None, offered)
+    assert lookup.find_readable("x://1", "my server", offered, {}).server == "my server"
+
+
+# -- the catalog's rows and URIs
+
+
+def test_a_template_may_call_its_variables_what_it_likes() -> None:
+    values = {"self": "a b", "cls": "c", "kwargs": "d"}
+    assert catalog.fill("x://{self}/{cls}{?kwargs}", values) == "x://a%20b/c?kwargs=d"
+
+
+def test_no_two_rows_have_one_key_whatever_the_servers_are_called() -> None:
+    offered = offer("b x://1", server="a") + offer("x://1", server="a b") + offer("x://1", server="a%20b")
+    unsent = offer("x:\ud800", "x:\ud801", "x:\ufffd", "x:%ED%A0%80")  # to a page the first three would be one
+    assert len({clean(key) for key in catalog.rows(unsent, [], [], ["resource"])}) == 4
+    rows = catalog.rows(offered, [("a b", "x://1")], [], ["resource"])
+    assert [(row.server, row.uri, row.state) for row in rows.values()] == [
+        ("a", "b x://1", ""), ("a b", "x://1", "attached"), ("a%20b", "x://1", ""),
+    ]  # fmt: skip
+    assert all(row.key == key for key, row in rows.items())

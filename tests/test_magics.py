@@ -121,7 +121,15 @@ def test_a_content_is_saved_to_a_file_by_magic(kernel: Kernel, tmp_path: Path) -
     line = f"%mcp read file:///repo/architecture.png --save {tmp_path / 'a.png'}"
     assert "bytes)" in kernel.text(line)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    assert "nothing was written" in kernel.fails(line)
+    reads = "import workbench; len([span for span in workbench.session().spans if span.kind == 'read'])"
+    before = kernel.text(reads)
+    assert "is there already" in kernel.fails(line)
+    assert "there is no folder" in kernel.fails(f"%mcp read docs://style-guide --save {tmp_path / 'no' / 'a.md'}")
+    for folder in (tmp_path, f"{tmp_path}/", ".", "~"):
+        assert "was not read" in (said := kernel.fails(f"%mcp read docs://style-guide --save {folder}"))
+        assert "is a folder" in said
+    assert "is no path" in kernel.fails("%mcp read docs://style-guide --save ~nobody-of-that-name/a.md")
+    assert kernel.text(reads) == before
 
 
 def test_braces_in_a_line_are_not_python(kernel: Kernel) -> None:
@@ -224,3 +232,13 @@ def test_unload_closes_the_servers_and_load_starts_anew(kernel: Kernel) -> None:
     kernel.run("%load_ext workbench")
     assert "no server is connected" in kernel.text("%mcp status")
     assert "no server is connected" in kernel.fails("%%agent\nhello?")
+
+
+def test_logs_need_no_name_where_one_server_is_connected(kernel: Kernel) -> None:
+    kernel.run("import workbench; wb = workbench.session()\nfor name in list(wb.connections): wb.disconnect(name)")
+    assert "no server is connected" in kernel.fails("%mcp logs")
+    kernel.run("%mcp connect demo")
+    assert kernel.text("%mcp logs") == kernel.text("%mcp logs demo")
+    kernel.run("%mcp connect 'the second' -- python -m workbench.demo")
+    assert "%mcp logs demo or %mcp logs 'the second'" in kernel.fails("%mcp logs --lines 3")
+    kernel.run("%mcp disconnect 'the second'")

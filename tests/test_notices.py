@@ -575,6 +575,31 @@ def test_a_click_that_is_refused_before_any_read_says_so_in_its_row(
     assert row[10] == "failed" and "for people only" in row[11]
 
 
+def test_a_click_on_a_slow_resource_is_answered_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.test_widget import FakeComm, click
+    from workbench import notebook
+
+    monkeypatch.setattr("comm.create_comm", lambda **opened: FakeComm(**opened))
+    answers = {"resources/list": [{"resources": [{"uri": "p:1", "name": "p"}]}], "resources/read": [None]}
+    (replies := tmp_path / "replies.json").write_text(json.dumps(answers))
+
+    async def clicked(wb: Session) -> tuple[list[Any], list[Any]]:
+        board = notebook.Board(wb, ("resource",))
+        at_once = click(board.widget, kind="preview", key="resource s p:1", values={})
+        sent: list[Any] = board.widget.comm.sent
+        async with asyncio.timeout(10):
+            while sent[-1]["kind"] != "update":  # noqa: ASYNC110 - a page sets no event
+                await asyncio.sleep(0.05)
+        return at_once, sent
+
+    with Session() as wb:
+        wb.connect("s", command=raw(replies), timeout=1.5)
+        at_once, sent = asyncio.run(clicked(wb))
+    assert at_once[0] == {"kind": "working", "key": "resource s p:1", "text": "reading …"}
+    assert [message["text"] for message in sent if message["kind"] == "working"] == ["reading …", ""]
+    assert sent[-1]["row"][10] == "failed"
+
+
 def test_a_server_whose_lists_change_without_end_is_listed_once_a_second(chat: Session) -> None:
     times: list[float] = []
     chat.listeners.append(lambda: times.append(time.monotonic()))

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.content import Offer, visible
+from workbench import Session, catalog, notebook
+from workbench.content import Argument, Offer, Prompt, visible
 from workbench.ledger import KINDS, totals
 from workbench.span import Span, Usage, fold, sentence, tree
 from workbench.turn import Turn
@@ -287,12 +288,27 @@ def test_a_turn_displays_as_answer_and_trace_in_both_forms() -> None:
 
 
 def test_the_static_catalog_has_fifty_rows_and_the_count() -> None:
-    cells = [dict.fromkeys(("state", "server", "label", "uri", "kind", "size", "description", "tokens"), EVIL)] * 60
+    cells = [
+        dict.fromkeys(("state", "server", "label", "uri", "kind", "size", "description", "arguments", "tokens"), EVIL)
+    ] * 60
     page = html.catalog(cells, 1234, Offer(problems=(EVIL,)))
     assert page.count("<tr>") == 51
     assert "50 of 1,234 entries" in Reader(page).text
     assert "1,184 more" in Reader(page).text
     assert "<img" not in page
+
+
+def test_the_static_catalog_says_what_a_prompt_takes_and_why_it_is_no_longer_live() -> None:
+    needed = (Argument(name="code", required=True), Argument(name="lines"))
+    offer = Offer(prompts=(Prompt(server="s", name="review", arguments=needed), Prompt(server="s", name="plain")))
+    with Session() as wb:
+        rows = list(catalog.rows(offer, [], [], ["prompt"]).values())
+        shown = notebook.static_catalog(rows, wb, note=f"It is as it was. {EVIL}")
+        without = notebook.static_catalog(rows[1:], wb)
+    for page in (Reader(shown["text/html"]).text, shown["text/plain"]):
+        assert "code (required), lines" in page and "It is as it was." in page
+    assert "<img" not in shown["text/html"]
+    assert "arguments" not in without["text/html"] + without["text/plain"]
 
 
 @given(st.text(max_size=300))

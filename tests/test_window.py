@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.server.fastmcp import FastMCP, Image
-from mcp.types import Annotations, EmbeddedResource, ImageContent, TextContent, TextResourceContents
+from mcp.server.fastmcp.prompts.base import UserMessage
+from mcp.types import Annotations, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents
 from PIL import Image as Pillow
+from pydantic import AnyUrl
 
 from tests.servers.script import Call, Reply
 from tests.servers.scripted import Scripted
@@ -65,6 +67,12 @@ def server() -> FastMCP:
         data = base64.b64encode(picture(100, 100)).decode()
         return [{"role": "user", "content": ImageContent(type="image", data=data, mimeType="image/png")}]
 
+    @made.prompt()
+    def lengthy() -> list[Any]:
+        link = ResourceLink(type="resource_link", name="l", uri=AnyUrl("link:///first"))
+        last = ResourceLink(type="resource_link", name="l", uri=AnyUrl("link:///last"))
+        return [UserMessage(TEXT), UserMessage(link), UserMessage("short"), UserMessage(TEXT), UserMessage(last)]
+
     return made
 
 
@@ -112,6 +120,35 @@ def test_what_does_not_fit_comes_with_what_is_missing_and_how_to_go_on(wb: Sessi
     assert row.bytes == len(TEXT), "and what was read"
     assert f"{missing:,} tokens did not fit" in repr(turn)
     assert turn.composition.input_tokens.max() < 20_000
+
+
+def test_what_is_missing_of_two_messages_of_a_prompt_adds_up(wb: Session) -> None:
+    turn, model = ask(wb, ("invoke_prompt", {"name": "lengthy"}), max_input_tokens=20_000)
+    span = next(span for span in turn.spans if span.kind == "prompt")
+    sent = "\n".join(str(message.content) for message in model.seen[-1])
+    missing = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) tokens that follow are not here", sent)]
+    assert len(missing) == 2 and span.detail["missing_tokens"] == sum(missing) > max(missing)
+    ends = [int(number.replace(",", "")) for number in re.findall(r"Characters 0 to ([\d,]+) of", sent)]
+    assert (span.detail["start"], span.detail["end"], span.detail["whole"]) == (0, sum(ends), 2 * len(TEXT))
+    assert span.detail["links"] == ["link:///first", "link:///last"]
+
+
+def test_much_for_a_model_whose_window_nobody_knows_is_noted(wb: Session) -> None:
+    wb.attach("text:///long", server="s")
+    try:
+        noted, _ = ask(wb, read("text:///long"), ("s__flood", {}))
+        dumped = wb.ask("go", model=Scripted(replies=[Reply(text="done")]), new=True, pattern="dump")
+        known, _ = ask(wb, read("text:///long"), max_input_tokens=1_000_000)
+    finally:
+        wb.detach("text:///long")
+    large = [span for turn in (noted, dumped) for span in turn.spans if (span.detail.get("tokens") or 0) > 20_000]
+    large = [span for span in large if (span.kind, span.actor) != ("read", "host")]  # which an attachment follows
+    assert [span.kind for span in large] == ["attach", "read", "tool", "attach"]
+    for span in large:
+        said = f"{span.detail['tokens']:,} tokens were sent, and how many this model takes is not known: nothing could check"
+        assert str(span.detail["note"]).count(said) == 1
+    small = [*known.spans, *(span for span in dumped.spans if span not in large)]
+    assert "nothing could check" not in str(small)
 
 
 def test_reading_on_brings_every_character_once(wb: Session) -> None:

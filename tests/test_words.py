@@ -352,3 +352,11 @@ def test_what_was_read_through_a_template_gets_a_row_of_its_own() -> None:
     rows = catalog.rows(offer, [("s", "a:2")], [read_span("ok", bytes=1)], ["resource", "template"])
     assert list(rows) == ["template s a:{n}", "resource s a:1", "resource s a:2"]
     assert list(catalog.rows(offer, [("s", "a:2")], (), ["prompt"])) == []
+
+
+def test_a_cell_that_ends_with_a_content_stays_small() -> None:
+    text, data = (Part(uri="a:1", mime="t/x", data=data) for data in ("é" * 1500, b"\x00" * 4096))
+    assert repr(text) == f"Part(uri='a:1', mime='t/x', data='{'é' * 200}'… (+1,300 characters), audience=())"
+    assert "data=<4,096 bytes>" in repr(data)
+    assert repr(text) in repr(Content(server="s", uri="a:1", parts=(text, data)))
+    assert "data='short'," in repr(Part(uri="a:1", mime=None, data="short"))

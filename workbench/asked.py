@@ -81,7 +81,10 @@ class Desk:
         if waiting is None:
             found = ", ".join(self._waiting) or "none"
             raise UsageError(f"there is no request {identity!r} that waits for an answer; waiting: {found}")
-        answer = _valid(waiting.request, answer)
+        try:
+            answer = _valid(waiting.request, answer)
+        except UsageError as error:  # it names fields and choices
+            raise UsageError(self.recorder.mask(str(error))) from None
         try:
             waiting.loop.call_soon_threadsafe(_settle, waiting.answer, answer)
         except RuntimeError:
@@ -145,8 +148,12 @@ class Desk:
     async def _handled(
         self, connection: Connection, kind: str, params: Mapping[str, Any], span: Open
     ) -> dict[str, Any]:
-        made = await sampling.understood(connection.name, params) if kind == "sampling" else forms.elicitation(params)
-        made["message"] = self.recorder.mask(made["message"])
+        mask = self.recorder.mask
+        if kind == "sampling":
+            made = await sampling.understood(connection.name, params, mask)
+        else:
+            made = forms.elicitation(params)
+        made["message"] = mask(made["message"])
         request = Request(
             id=f"r{next(self._numbers)}", server=connection.name, turn=span.span.turn,
             created=self.recorder.clock.now(), **made,

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from .secret import mask
 from .stdio import search_path
 from .target import Target
 
-__all__ = ["REVISION", "environment", "line", "made", "prepared", "refusal", "supported"]
+__all__ = ["REVISION", "complaint", "environment", "line", "made", "prepared", "refusal", "supported"]
 
 REVISION = "2026-07-28"
 _REFUSED = -32022  # JSON-RPC: this revision is not spoken (MCP 2026-07-28, "Versioning and Compatibility")
@@ -30,6 +30,7 @@ _NEWER_ONLY = "io.modelcontextprotocol/protocolVersion"  # what every request of
 _PACKAGES = ("fastmcp==4.1.6", "mcp==2.3.0")
 _PROXY = Path(__file__).with_name("bridge_proxy.py")
 _VARIABLE = "MCP_AGENT_WORKBENCH_BRIDGE"
+_SAYS = "workbench bridge: "  # how the proxy's own last line begins: all others on its stderr are the server's
 _python: list[str] = []  # that of the proxy, once uv has said where it is
 _FIND = "import sys, importlib.metadata as m; m.version('fastmcp'); print(sys.executable)"
 # A connection without the bridge goes by these too: proxies and certificates are the machine's business.
@@ -103,9 +104,16 @@ def environment(target: Target) -> dict[str, str]:
         "command": target.command, "cwd": target.cwd, "url": target.url, "sse": target.transport == "sse",
         "env": {"PATH": search_path(), **{name: value.reveal() for name, value in target.env.items()}},
         "headers": {name: value.reveal() for name, value in target.headers.items()}, "revision": REVISION,
+        "says": _SAYS,
     }  # fmt: skip
     network = {name: value for name, value in os.environ.items() if target.url and name.lower() in _NETWORK}
     return {**network, _VARIABLE: json.dumps(wanted)}
+
+
+def complaint(stderr: Sequence[str]) -> str | None:
+    """Why the proxy gave up, in its own words; `None` where the last words are not its own."""
+    last = stderr[-1] if stderr else ""
+    return last.removeprefix(_SAYS) if last.startswith(_SAYS) else None
 
 
 # -- the refusal
@@ -134,18 +142,20 @@ def refusal(target: Target, spoken: list[str], ours: str) -> str:
     said = f"{target.name} ({target.where}) speaks only MCP {', '.join(spoken)}, this workbench {ours} and older"
     if REVISION not in spoken:
         return f"{said}; the bridge would speak {REVISION}, so there is no way to it yet."
-    return f"{said}. Reach it through the bridge: {line(target)}"
+    rootless = ", which tells of no roots" if target.roots else ""
+    return f"{said}. Reach it through the bridge{rootless}: {line(target)}"
 
 
 def line(target: Target) -> str:
-    """What to type to reach the server through the bridge. A value that is nobody's business is `VALUE`."""
+    """What to type to reach the server through the bridge: the same options, but for roots, which it refuses. A value that is
+    nobody's business is `VALUE`."""
     words = ["%mcp", "connect", target.name, "--bridge"]
     for name, value in target.env.items():
         words += ["--env", name if os.environ.get(name) == value.reveal() else f"{name}=VALUE"]
     for name in target.headers:
         words += ["--header", f"{name}: VALUE"]
     words += ["--cwd", target.cwd] if target.cwd else []
-    words += [word for root in target.roots for word in ("--root", str(root))]
+    words += ["--timeout", f"{target.timeout:g}"] if target.timeout != Target.timeout else []
     words += ["--sse"] if target.transport == "sse" else []
     words += [target.url] if target.url else ["--", *target.command]
     return shlex.join(mask(word, target.secrets) for word in words)

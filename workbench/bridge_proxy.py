@@ -57,9 +57,12 @@ async def _connected(client: Client[Any], wanted: dict[str, Any]) -> Client[Any]
             with anyio.move_on_after(_FLUSH_SECONDS):
                 await server.wait()
                 sys.exit(_status(server))  # its own last words are on our stderr, which it shares
-        sys.exit(" ".join(str(error).split()) or type(error).__name__)
+        said = " ".join(str(error).removeprefix("Client failed to connect: ").split()) or type(error).__name__
+        sys.exit(f"{wanted['says']}its server could not be reached: {said}")
     if client.protocol_version != wanted["revision"]:
-        sys.exit(f"It speaks MCP {client.protocol_version}, which needs no bridge: connect it without --bridge.")
+        sys.exit(
+            f"{wanted['says']}It speaks MCP {client.protocol_version}, which needs no bridge: connect it without --bridge"
+        )
     return client
 
 

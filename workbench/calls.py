@@ -197,7 +197,11 @@ class Calls:
         # A model's own turn holds text only: no provider takes images there.
         takes = self._takes if message.role == "user" else frozenset[str]()
         made = await asyncio.to_thread(tools.rendered, message.items, result.server, takes)
-        made = await self._window.fit(span, made, source, result.server)
+        whole, made = made.text, await self._window.fit(span, made, source, result.server)
+        if made.text != whole:  # several messages may be cut: their characters and tokens add up
+            span.note(
+                **{name: before.get(name, 0) + span.span.detail[name] for name in ("end", "whole", "missing_tokens")}
+            )
         span.note(
             tokens=ledger.plus(before.get("tokens", 0), span.span.detail["tokens"]),
             counter=max(before.get("counter", ""), span.span.detail["counter"], key=len),  # the longer names both
@@ -273,7 +277,7 @@ class Calls:
         for uri in links:
             self.links[server, uri] = call
         if links:
-            span.note(links=links)
+            span.note(links=[*span.span.detail.get("links", ()), *links])  # a prompt's messages each bring theirs
 
 
 async def read_into(

@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from urllib.parse import quote
 
-from .content import Offer, Resource, Template, by_priority, for_people
+from .content import Offer, Resource, Template, by_priority, clean, for_people
 from .errors import UsageError
 from .media import human_size
 from .span import Span
@@ -54,8 +55,15 @@ class CatalogRow:
     """Those of `variables` that cannot be left empty."""
 
 
+def _key(kind: Kind, server: str, uri: str) -> str:
+    """What no other entry has: no blank is left in the server's name, so it ends where the URI begins. And a URI that no page
+    can be sent as it is (`clean`) is spelled out."""
+    owner = quote(server, safe="", errors="surrogatepass")
+    return f"{kind} {owner} {uri}" if clean(uri) == uri else f"{kind} {owner}! {quote(uri, errors='surrogatepass')}"
+
+
 def _new(kind: Kind, server: str, uri: str, label: str = "", **more: Any) -> CatalogRow:
-    return CatalogRow(key=f"{kind} {server} {uri}", server=server, kind=kind, label=label or uri, uri=uri, **more)
+    return CatalogRow(key=_key(kind, server, uri), server=server, kind=kind, label=label or uri, uri=uri, **more)
 
 
 _ICON = re.compile(r"data:image/(?:png|jpeg|webp|gif);base64,[A-Za-z0-9+/]+={0,2}")
@@ -132,7 +140,7 @@ def rows(
         if span.kind == "read" and span.status in ("ok", "error") and span.detail.get("server") in connected:
             _note(found, span)
     for server, uri in attached:
-        before = found.get(f"resource {server} {uri}") or _new("resource", server, uri)
+        before = found.get(_key("resource", server, uri)) or _new("resource", server, uri)
         state: State = "changed" if (server, uri) in changed else "attached"
         found[before.key] = replace(before, state=state, reason=None)
     return found
@@ -140,7 +148,7 @@ def rows(
 
 def _note(found: dict[str, CatalogRow], span: Span) -> None:
     server, uri = span.detail["server"], span.detail.get("uri") or span.name
-    before = found.get(f"resource {server} {uri}") or _new("resource", server, uri)
+    before = found.get(_key("resource", server, uri)) or _new("resource", server, uri)
     if span.status == "ok":
         found[before.key] = replace(
             before, state="read", reason=None, size=span.detail.get("bytes", before.size),
@@ -149,6 +157,12 @@ def _note(found: dict[str, CatalogRow], span: Span) -> None:
         )  # fmt: skip
     else:
         found[before.key] = replace(before, state="failed", reason=str(span.detail.get("error", "")))
+
+
+def _arguments(entry: CatalogRow) -> list[str]:
+    """A prompt's; a template's variables stand in its URI."""
+    names = entry.variables if entry.kind == "prompt" else ()
+    return [f"{name} (required)" if name in entry.required else name for name in names]
 
 
 def cells(entry: CatalogRow) -> dict[str, str]:
@@ -161,6 +175,7 @@ def cells(entry: CatalogRow) -> dict[str, str]:
         "kind": entry.kind if entry.kind != "resource" else entry.mime or "",
         "size": human_size(entry.size) if entry.size is not None else "",
         "description": entry.description or "",
+        "arguments": ", ".join(_arguments(entry)),
         "tokens": f"{entry.tokens:,}" if entry.tokens is not None else "",
     }
 
@@ -176,7 +191,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     start, placeholders = parsed.pieces
     try:
         # One by one: the library would encode what stands between them, which is as the server spells it.
-        made = [(uri_template.URITemplate(f"{{{op}{names}}}").expand(**given), end) for op, names, end in placeholders]
+        # And by a mapping: as keywords, a variable called `self` could not be given.
+        made = [(uri_template.URITemplate(f"{{{op}{names}}}").expansions, end) for op, names, end in placeholders]
+        return start + "".join("".join(x.expand(given) or "" for x in every) + end for every, end in made)
     except Exception as error:  # the library's errors have no base of their own
         raise UsageError(f"{template} is no valid URI template (RFC 6570): {error}") from None
-    return start + "".join(f"{value or ''}{end}" for value, end in made)

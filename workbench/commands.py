@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from . import hygiene, listing, policy
-from .content import visible
+from .content import in_folder, visible
 from .errors import UsageError
 from .notices import LEVELS
 from .span import sentence
@@ -197,7 +197,9 @@ def _catalog(magics: Magics, kinds: Sequence[Kind]) -> None:
     if (board := show_catalog(magics.session, kinds, headless=magics.headless)) is not None:
         magics.boards.append(board)
         while len(magics.boards) > _BOARDS:
-            magics.boards.pop(0).close()
+            magics.boards.pop(0).close(
+                f"This table is as it was, no longer live: only the {_BOARDS} newest are. Run its cell again to click in it."
+            )
 
 
 def resources(magics: Magics, options: Namespace) -> None:
@@ -227,6 +229,12 @@ def read(magics: Magics, options: Namespace) -> None:
     """Read a resource for yourself and see or save it; nothing goes to a model."""
     from .view.content import bundle
 
+    if options.save:  # before a read that may be slow, or count
+        try:
+            if in_folder(options.save).exists():
+                raise FileExistsError(f"{options.save} is there already. Give another name")
+        except OSError as error:
+            raise UsageError(f"{options.uri} was not read: {error}") from None
     content = magics.session.read(options.uri, options.server)
     if options.save:
         try:
@@ -262,7 +270,7 @@ def answer(magics: Magics, options: Namespace) -> None:
     from .view import text
 
     session = magics.session
-    waiting = {asked.id: text.request(asked) for asked in session.pending}
+    waiting = {asked.id: text.request(asked, session.mask) for asked in session.pending}
     if options.request is None:
         _show("\n\n".join(waiting.values()) or "no server waits for an answer")
     elif options.request in waiting and not (options.values or options.action):
@@ -382,22 +390,32 @@ def reconnect(magics: Magics, options: Namespace) -> None:
     _show(_status(magics.session, options.name))
 
 
-@argument("name", help="the connection's name")
+def _only(session: Session) -> str:
+    """The one connection that there is; raises `UsageError` where one has to be named."""
+    session.servers.need_server()
+    if len(names := list(session.connections)) > 1:
+        raise UsageError(f"of which server? {' or '.join(f'%mcp logs {shlex.quote(name)}' for name in names)}")
+    return names[0]
+
+
+@argument("name", nargs="?", help="the connection's name; may be left out where there is one only")
 @argument("--lines", type=int, default=20, help="how many of the last lines")
 @argument("--level", choices=LEVELS, default="debug", help="only log messages at least as urgent")
 @argument("--set-level", choices=LEVELS, help="ask the server to send log messages from this level on")
 def logs(magics: Magics, options: Namespace) -> None:
     """Show a server's last log messages, its lines on stderr, and those on stdout that were no messages."""
-    session, connection = magics.session, magics.session.connection(options.name)
+    session = magics.session
+    name = _only(session) if options.name is None else options.name
+    connection = session.connection(name)
     if options.set_level:
-        session.set_log_level(options.name, options.set_level)
+        session.set_log_level(name, options.set_level)
     last, above = max(0, options.lines), "" if options.level == "debug" else f" of level {options.level} and above"
     found = {
         f"log messages{above}": [str(line) for line in connection.log.tail(last, options.level)],
         "stderr": connection.stderr(last) if last else [],
         "stdout, beside the protocol": connection.stray(last) if last else [],
     }
-    said = [f"{options.name} is asked for log messages from {options.set_level} on"] if options.set_level else []
+    said = [f"{name} is asked for log messages from {options.set_level} on"] if options.set_level else []
     for head, lines in found.items():
         said += [
             f"{head}:",

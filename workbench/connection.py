@@ -190,7 +190,7 @@ class Connection:
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(_plain(error))
-            elif not self._closing.is_set():
+            elif not self._closing.is_set() and not isinstance(error, asyncio.CancelledError):  # that is ours
                 self._cause = _plain(error)
         finally:
             self._ended = True
@@ -257,6 +257,8 @@ class Connection:
             from mcp.types import LATEST_PROTOCOL_VERSION
 
             return bridge.refusal(self.target, spoken, LATEST_PROTOCOL_VERSION)
+        if self.target.bridge and (said := bridge.complaint(self.stderr(1))):
+            return f"{self.name} ({self.target.where}) could not be connected through the bridge: {said}."
         if isinstance(error, NotConnected):
             found = "it ended before it had listed what it offers"
         elif isinstance(error, TimeoutError):
@@ -265,6 +267,8 @@ class Connection:
             found = self.mask(f"there is no folder {self.target.cwd!r} to start it in")
         elif isinstance(error, FileNotFoundError):
             found = self.mask(f"there is no command {self.target.command[0]!r} on the PATH")
+        elif sent := wire.malformed(error):
+            found = f"it answered the handshake with {visible(self.mask(sent))}, which is no valid answer of MCP"
         else:
             found = self.mask(" ".join(str(error).split()) or type(error).__name__)
         return "\n".join(

@@ -6,6 +6,7 @@ a server: hostile until escaped.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import Any, Literal, TypeVar, overload
 
 __all__ = [
     "Argument", "Completion", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template",
-    "Tool", "ToolResult", "by_priority", "clean", "for_people", "harmless", "one_line", "visible",
+    "Tool", "ToolResult", "by_priority", "clean", "for_people", "harmless", "in_folder", "one_line", "visible",
 ]  # fmt: skip
 
 
@@ -104,6 +105,7 @@ class Template(_Readable):
         return bool(ends >> len(uri) & 1)
 
 
+_LONGEST_REPR = 200  # characters
 LONGEST = 8_000
 """Characters of a template, and of a URI, up to which the two are matched."""
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
@@ -228,8 +230,10 @@ class Part:
         return self.data if isinstance(self.data, bytes) else self.data.encode(errors="surrogatepass")
 
     def __repr__(self) -> str:
-        # A cell may end with it, and is saved: text is its own repr, bytes are nothing to read.
-        data = f"<{self.size:,} bytes>" if isinstance(self.data, bytes) else repr(self.data)
+        # A cell may end with it, and is saved: what is long is shortened, and bytes are nothing to read.
+        more = len(self.data) - _LONGEST_REPR
+        shown = repr(self.data[:_LONGEST_REPR]) + (f"… (+{more:,} characters)" if more > 0 else "")
+        data = f"<{self.size:,} bytes>" if isinstance(self.data, bytes) else shown
         return f"Part(uri={self.uri!r}, mime={self.mime!r}, data={data}, audience={self.audience!r})"
 
 
@@ -256,11 +260,10 @@ class Content:
     def save(self, path: str | Path) -> tuple[Path, ...]:
         """Write the parts to files, byte for byte (text as UTF-8): one to `path`, several to `name-1.ext`, `name-2.ext` ...
 
-        Gives the files. Raises `FileExistsError` before anything is written when one of them is there.
+        Gives the files. Raises `FileExistsError` before anything is written when one of them is there, and another `OSError`
+        where no file can be.
         """
-        path = Path(path).expanduser()
-        if not path.name:
-            raise FileExistsError(f"{str(path)!r} is a folder; nothing was written. Give the name of a file")
+        path = in_folder(path)
         many = len(self.parts) > 1
         paths = [path.with_stem(f"{path.stem}-{n}") if many else path for n in range(1, len(self.parts) + 1)]
         for each in paths:
@@ -269,6 +272,23 @@ class Content:
         for each, part in zip(paths, self.parts, strict=True):
             each.write_bytes(part.raw)
         return tuple(paths)
+
+
+def in_folder(path: str | Path) -> Path:
+    """The path of a file that can be written to its folder; raises `OSError` in words where it cannot be."""
+    try:
+        path = Path(path).expanduser()
+    except RuntimeError as error:  # "~nobody/x"
+        raise FileNotFoundError(f"{str(path)!r} is no path: {error}. Give the name of a file") from None
+    if not path.name or path.is_dir():
+        raise FileExistsError(f"{str(path)!r} is a folder; nothing was written. Give the name of a file")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(path.parent)!r}; nothing was written. Make it, or give another"
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"nothing can be written to the folder {str(path.parent)!r}. Give another")
+    return path
 
 
 @dataclass(frozen=True, kw_only=True)

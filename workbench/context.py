@@ -85,9 +85,10 @@ class Context:
         return Sent(content, text)
 
     async def _noted(self, span: Open, content: Content, text: str, note: str | None) -> None:
+        size = await asyncio.to_thread(tokens.count, text)
+        said = "; ".join(x for x in (note, self._window.doubt(size)) if x) or None
         span.note(
-            uri=content.uri, bytes=content.size, sha256=content.sha256, note=note, counter=tokens.counter().name,
-            tokens=await asyncio.to_thread(tokens.count, text),
+            uri=content.uri, bytes=content.size, sha256=content.sha256, note=said, counter=tokens.counter().name, tokens=size,
         )  # fmt: skip
 
     async def _attach(self, attachment: Attachment, said: str | None) -> Sent:

@@ -9,6 +9,7 @@ import difflib
 import heapq
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
@@ -48,12 +49,19 @@ def find_readable(uri: str, server: str | None, offer: Offer, links: Mapping[tup
     found: list[Allowed] = next(filter(None, _ways(uri, server, offer, links)), [])
     servers = sorted({allowed.server for allowed in found})
     if len(servers) > 1:
-        raise NotOffered(
-            f"{visible(uri)!r} is offered by {' and '.join(servers)}: say which: server=NAME, after a magic --server NAME."
-        )
+        raise NotOffered(f"{visible(uri)!r} is {_by_several(servers)}")
     if not found:
         raise NotOffered(_near_misses(uri, offer))
     return found[0]
+
+
+def _by_several(servers: Sequence[str]) -> str:
+    """Right for a model and a script, whose argument is `server`, as for a magic, whose option is `--server`."""
+    first = servers[0]
+    return (
+        f"offered by {' and '.join(servers)}: say which one is meant, as in server={json.dumps(first, ensure_ascii=False)} "
+        f"(in a magic --server {shlex.quote(first)})."
+    )
 
 
 def refuse_people_only(allowed: Allowed, offer: Offer) -> None:
@@ -182,10 +190,7 @@ def find_prompt(name: str, server: str | None, offer: Offer) -> Prompt:
         found = [p for p in mine if one_line(p.name) == one_line(name)]
         found = found if len({p.name for p in found}) == 1 else []  # of two it would be a guess
     if len(found) > 1:
-        owners = " and ".join(p.server for p in found)
-        raise NotOffered(
-            f"prompt {visible(name)!r} is offered by {owners}: say which: server=NAME, after a magic --server NAME."
-        )
+        raise NotOffered(f"prompt {visible(name)!r} is {_by_several([p.server for p in found])}")
     if not found:
         known = _nearest(name, [p.name for p in offer.prompts]) or "none"
         raise NotOffered(f"nobody offers a prompt {visible(name)!r}. There are: {known}.")

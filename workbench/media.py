@@ -21,8 +21,8 @@ from .content import Link, Part, clean, one_line
 from .pictures import Block
 
 __all__ = [
-    "HANDLERS", "Rendered", "Shown", "add", "essence", "for_model", "found_type", "human_size", "is_text", "is_text_part",
-    "link_text", "shown", "wrap",
+    "BY_A_PERSON", "HANDLERS", "Rendered", "Shown", "add", "essence", "for_model", "found_type", "human_size", "is_text",
+    "is_text_part", "link_text", "shown", "wrap",
 ]  # fmt: skip
 
 Best = Literal["text", "json", "csv", "markdown"]
@@ -156,13 +156,13 @@ def _chosen(kind: str) -> Iterable[Handler]:
 # -- the handlers that are there from the start
 
 _DESCRIPTOR = "[Binary: "
+BY_A_PERSON = "a person can save it to a file and open it there"
+"""What ends a descriptor for a model; a person gets the line that does it in its place."""
 
 
 def _descriptor(part: Part, kind: str, *facts: str) -> Shown:
     about = ", ".join([kind or "application/octet-stream", *facts, human_size(part.size)])
-    return Shown(
-        f"{_DESCRIPTOR}{about}. Not text, so it is not shown here; a person can save it to a file and open it there.]"
-    )
+    return Shown(f"{_DESCRIPTOR}{about}. Not text, so it is not shown here; {BY_A_PERSON}.]")
 
 
 def _charset(mime: str | None) -> str | None:

@@ -54,6 +54,7 @@ class Board:
         self._main = asyncio.get_running_loop()
         self._entries = self._now()
         self._told = False
+        self._handle: Any = None
         home, entries = f"wb-{uuid4().hex}", list(self._entries.values())
         self._static = static_catalog(entries, session, home)
         self.widget = Catalog(entries, self._act, self._static, home)
@@ -70,15 +71,19 @@ class Board:
             with suppress(RuntimeError):  # its loop has ended, as in a notebook that is being closed
                 self._main.call_soon_threadsafe(self.sync)
 
-    def close(self) -> None:
-        """Take the live table away."""
+    def close(self, why: str = "") -> None:
+        """Take the live table away; what stands in its place says why."""
         self._session.listeners.remove(self._listed)
         self.widget.close()
+        if why and self._handle is not None:
+            self._handle.update(static_catalog(list(self._entries.values()), self._session, note=why), raw=True)
 
     def show(self) -> None:
         """Display the static table, whose place the live one takes where a page lets it; elsewhere show it by itself."""
-        handle: Any = display(self._static, raw=True, display_id=True)
-        self._main.call_later(PATIENCE, lambda: self.widget.settled or handle.update(self.widget))
+        self._handle = handle = display(self._static, raw=True, display_id=True)
+        self._main.call_later(
+            PATIENCE, lambda: self.widget.settled or self.widget.comm is None or handle.update(self.widget)
+        )
 
     def sync(self) -> None:
         """Send the rows that have changed since."""
@@ -108,12 +113,19 @@ class Board:
             session.detach(uri, entry.server)
             self.sync()
         elif message["kind"] == "attach":
-            self._start(session.start_attach(uri, entry.server), lambda done: self._attached(entry, uri), entry)
+            self._start(
+                session.start_attach(uri, entry.server), lambda done: self._attached(entry, uri), entry, "attaching"
+            )
         else:
-            self._start(session.start_read(uri, entry.server), lambda content: self._show(key, content), entry)
+            self._start(
+                session.start_read(uri, entry.server), lambda content: self._show(key, content), entry, "reading"
+            )
 
-    def _start(self, job: Any, then: Callable[[Any], None], entry: CatalogRow) -> None:
+    def _start(self, job: Any, then: Callable[[Any], None], entry: CatalogRow, doing: str) -> None:
+        self.widget.working(entry.key, f"{doing} …")  # a click is answered at once, however slow the server is
+
         def finished() -> None:
+            self.widget.working(entry.key, "")
             self.sync()
             if (error := job.future.exception()) is None:
                 then(job.future.result())
@@ -150,7 +162,7 @@ class Board:
         if entry.kind != "prompt" or found is None or any(x.required and x.name not in values for x in found.arguments):
             return False
         job = self._session.start_prompt(found.name, values, entry.server)
-        self._start(job, lambda result: self._show_prompt(entry, result), entry)
+        self._start(job, lambda result: self._show_prompt(entry, result), entry, "expanding")
         return True
 
     def _show_prompt(self, entry: CatalogRow, result: PromptResult) -> None:
@@ -191,13 +203,16 @@ def show_catalog(session: Session, kinds: Sequence[Kind], *, headless: bool) -> 
     return board
 
 
-def static_catalog(entries: Sequence[CatalogRow], session: Session, home: str = "") -> dict[str, str]:
-    """What stands for the catalog in a saved notebook: 50 rows and the count, as HTML and as text."""
+def static_catalog(entries: Sequence[CatalogRow], session: Session, home: str = "", note: str = "") -> dict[str, str]:
+    """What stands for the catalog in a saved notebook: 50 rows and the count, as HTML and as text, below a note."""
     cells = [catalog.cells(entry) for entry in entries[: html.CATALOG_ROWS]]
     shown_cells = [[visible(cell) for cell in row.values()] for row in cells]
-    plain = text.table(("state", "server", "name", "URI", "type", "size", "description", "tokens"), shown_cells)
+    plain = text.table(
+        ("state", "server", "name", "URI", "type", "size", "description", "arguments", "tokens"), shown_cells
+    )
     more = f"{len(cells)} of {len(entries):,} entries"
-    return {"text/html": html.catalog(cells, len(entries), session.offer, home), "text/plain": f"{plain}\n{more}"}
+    page = html.catalog(cells, len(entries), session.offer, home, note)
+    return {"text/html": page, "text/plain": "\n".join(filter(None, (note, plain, more)))}
 
 
 class ProgressLine:
@@ -369,14 +384,16 @@ class _Live:
         identity = f"request {request.id}"  # a model may call its call "r1", too
         if request.state == "waiting":
             self._requests[identity] = request
-            self.widget.event({"kind": "form", "id": identity, **_card(request)})
+            self.widget.event({"kind": "form", "id": identity, **_card(request, self._session.mask)})
         else:
             self.widget.event({"kind": "answered", "id": identity, "verdict": request.state})
 
     def _filled_in(self, identity: str, action: Any, values: list[Any]) -> None:
         """On whichever thread the click arrives; raises `UsageError` where the form does not take the values."""
         request = self._requests[identity]
-        given = {f.name: _typed(f, value) for f, value in zip(request.fields, values, strict=action == "accept")}
+        filled = zip(request.fields, values, strict=action == "accept")
+        # A default that holds a secret is not shown; it stands where nothing is entered.
+        given = {f.name: _typed(f, value) for f, value in filled if value != "" or not _hidden(f, self._session.mask)}
         self._session.answer(request.id, given, action=action)
 
     def _answered(self, call: str, verdict: str, reason: str) -> None:
@@ -394,7 +411,7 @@ def _settle(answer: asyncio.Future[tuple[str, str]], value: tuple[str, str]) -> 
         answer.set_result(value)
 
 
-def _card(request: Request) -> dict[str, Any]:
+def _card(request: Request, mask: Callable[[str], str]) -> dict[str, Any]:
     """A server's request for the page; values of choices travel as numbers, and names not at all."""
     server, sampling = request.server, request.kind == "sampling"
     title, yes = {
@@ -409,24 +426,32 @@ def _card(request: Request) -> dict[str, Any]:
     }[request.kind]
     facts = [("server", server), ("why", why), *request.wishes.items()]
     return {
-        "title": harmless(title), "server": server, "facts": [(name, harmless(value)) for name, value in facts],
-        "text": harmless(request.message) if sampling else "", "url": request.url, "host": request.host, "yes": yes,
-        "fields": [_field(each) for each in request.fields],
+        "title": harmless(mask(title)), "server": server, "facts": [(name, harmless(mask(value))) for name, value in facts],
+        "text": harmless(mask(request.message)) if sampling else "", "url": request.url, "host": request.host, "yes": yes,
+        "shown": mask(request.url or ""), "fields": [_field(each, mask) for each in request.fields],
     }  # fmt: skip
 
 
-def _field(field: Field) -> dict[str, Any]:
-    value: Any = "" if field.default is None else field.default
+def _hidden(field: Field, mask: Callable[[str], str]) -> bool:
+    """Whether the default is text that holds a secret."""
+    return not field.choices and mask(str(field.default)) != str(field.default)
+
+
+def _field(field: Field, mask: Callable[[str], str]) -> dict[str, Any]:
+    hidden = _hidden(field, mask)
+    value: Any = "" if field.default is None or hidden else field.default
     keys = [key for key, _ in field.choices]
     if field.choices:
         value = [keys.index(x) for x in value or ()] if field.type == "array" else keys.index(value) if value else ""
-    elif field.type == "array":
+    elif field.type == "array" and not hidden:
         value = ", ".join(value)
     elif isinstance(value, bool):
         value = "true" if value else "false"
+    stays = "left empty it has its default, which holds a secret and is not shown" if hidden else None
     return {
-        "label": field.label, "required": field.required, "type": field.type, "value": value if keys else str(value),
-        "about": " · ".join(x for x in (field.description, field.hint) if x), "choices": [title for _, title in field.choices],
+        "label": mask(field.label), "required": field.required and not hidden, "type": field.type,
+        "value": value if keys else str(value), "choices": [mask(title) for _, title in field.choices],
+        "about": mask(" · ".join(x for x in (field.description, field.hint, stays) if x)),
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ After the MCP specification, "Sampling". Nothing of our own goes into the reques
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import decode, ledger, messages, models, tokens, tools
@@ -25,8 +25,8 @@ LONGEST = 1_000_000
 """Characters of a request; what is longer nobody can look through before they say yes."""
 
 
-async def understood(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a `Request`; raises `Refusal` for what cannot be run."""
+async def understood(server: str, params: Mapping[str, Any], mask: Callable[[str], str] = str) -> dict[str, Any]:
+    """The fields of a `Request`; raises `Refusal` for what cannot be run. Masked: the person sees what the model gets."""
     if params.get("tools"):
         raise Refusal("this client does not let a model call tools while it samples (no capability sampling.tools)")
     given = decode.prompt_result(server, "sampling", params).messages
@@ -34,21 +34,21 @@ async def understood(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
         raise Refusal("messages is empty")
     # On a thread: an image or a PDF takes a while to describe.
     texts = await asyncio.to_thread(lambda: [tools.rendered(x.items, server, frozenset()).text for x in given])
-    turns = tuple((message.role, text) for message, text in zip(given, texts, strict=True))
-    system = clean(params.get("systemPrompt") or "")
+    turns = tuple((message.role, text) for message, text in zip(given, map(mask, texts), strict=True))
+    system = mask(clean(params.get("systemPrompt") or ""))
     if (size := len(system) + sum(len(text) for _, text in turns)) > LONGEST:
         raise Refusal(f"the messages have {size:,} characters; a person can look through {LONGEST:,}")
     if (limit := int(params.get("maxTokens") or 0)) < 1:
         raise Refusal("maxTokens must be 1 or more")
     shown = [f"system:\n{system}"] if system else []
     return {
-        "kind": "sampling", "system": system, "messages": turns, "max_tokens": limit, "wishes": _wishes(params),
+        "kind": "sampling", "system": system, "messages": turns, "max_tokens": limit, "wishes": _wishes(params, mask),
         "message": "\n\n".join([*shown, *(f"{role}:\n{text}" for role, text in turns)]),
         "stop": tuple(params.get("stopSequences") or ()),
     }  # fmt: skip
 
 
-def _wishes(params: Mapping[str, Any]) -> dict[str, str]:
+def _wishes(params: Mapping[str, Any], mask: Callable[[str], str]) -> dict[str, str]:
     """What the server would like, and is not bound to get."""
     preferences = decode.mapping(params.get("modelPreferences"))
     hints = [str(decode.mapping(hint).get("name")) for hint in preferences.get("hints") or ()]
@@ -56,7 +56,7 @@ def _wishes(params: Mapping[str, Any]) -> dict[str, str]:
         "models": ", ".join(hints), "temperature": params.get("temperature"), "context": params.get("includeContext"),
         **{name: preferences.get(f"{name}Priority") for name in ("cost", "speed", "intelligence")},
     }  # fmt: skip
-    return {name: visible(str(value)) for name, value in named.items() if value not in (None, "", "none")}
+    return {name: visible(mask(str(value))) for name, value in named.items() if value not in (None, "", "none")}
 
 
 async def run(request: Request, chat: BaseChatModel, number: int | None, recorder: Recorder) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .content import harmless, visible
@@ -38,13 +39,13 @@ class Typist:
                 self._ask(request)
 
     def _ask(self, request: Request) -> None:
-        print(text.request(request))
+        print(text.request(request, self._session.mask))
         values: dict[str, Any] = {}
         try:
             while (action := _ACTIONS.get(input("Accept, decline or cancel? [a/d/c] ").strip().lower())) is None:
                 pass
             if action == "accept":
-                values = {each.name: _value(each) for each in request.fields}
+                values = {each.name: _value(each, self._session.mask) for each in request.fields}
         except (EOFError, NotImplementedError):  # what IPython raises where no input can be asked for is one
             action = "decline"
         try:
@@ -53,12 +54,12 @@ class Typist:
             print(harmless(str(error)))
 
 
-def _value(field: Field) -> Any:
+def _value(field: Field, mask: Callable[[str], str]) -> Any:
     """Asked again until the form takes it. What is left empty has the default, or is left out."""
     while True:
-        typed = input(f"{visible(field.label)}: ")
+        typed = input(f"{visible(mask(field.label))}: ")
         value = field.default if not typed.strip() else typed
         try:
             return checked([field], {field.name: value}).get(field.name, "")
         except UsageError as error:
-            print(harmless(str(error)))
+            print(harmless(mask(str(error))))

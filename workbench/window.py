@@ -18,6 +18,8 @@ from .recorder import Open
 
 __all__ = ["Window"]
 
+_CONSIDERABLE = 20_000  # tokens; smaller contents fit into every window of today's models
+
 
 class Window:
     """What is left of it in tokens, `None` where the model's profile does not say how large it is."""
@@ -49,7 +51,18 @@ class Window:
             if self._left is not None:
                 self._left -= whole + (more or 0)
         span.note(tokens=ledger.plus(whole, more), counter=self.counter(bool(made.blocks)))
+        if (doubt := self.doubt(whole)) is not None:
+            span.note(note=_joined(span.span.detail.get("note"), doubt))
+            made = made._replace(note=_joined(made.note, doubt))
         return made
+
+    def doubt(self, size: int) -> str | None:
+        """What is to be said of a content of so many tokens where nobody knows how much the model takes."""
+        if self.able.window is not None or size <= _CONSIDERABLE:
+            return None
+        return (
+            f"{size:,} tokens were sent, and how many this model takes is not known: nothing could check that they fit"
+        )
 
     def _portion(
         self, span: Open, made: Rendered, uri: str, server: str, sha256: str | None, left: int | None, offset: int
@@ -74,3 +87,7 @@ class Window:
     def counter(self, pictures_too: bool) -> str:
         """Who counted, by name."""
         return f"{tokens.counter().name}; {self.able.rule.name}" if pictures_too else tokens.counter().name
+
+
+def _joined(*notes: str | None) -> str | None:
+    return "; ".join(note for note in notes if note) or None

@@ -30,6 +30,7 @@ __all__ = [
     "asks",
     "cancelling",
     "in_process",
+    "malformed",
     "mended",
     "message",
     "request",
@@ -210,6 +211,20 @@ async def cancelling(session: ClientSession) -> AsyncIterator[int]:
         raise
 
 
+def malformed(error: BaseException) -> str | None:
+    """What was sent, as JSON, where the SDK's types do not take it: all of it, or the part that is wrong under its name."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return None
+    every = error.errors(include_url=False, include_context=False)
+    worst = max(every, key=lambda each: len(str(each["input"])))
+    sent = worst["input"].decode(errors="replace") if isinstance(worst["input"], bytes) else worst["input"]
+    text = sent if isinstance(sent, str) and not worst["loc"] else json.dumps(sent, ensure_ascii=False, default=str)
+    part = error.title != "JSONRPCMessage" and worst["type"] != "missing" and worst["loc"]
+    return f"{worst['loc'][0]} {text}" if part else text
+
+
 def message(line: bytes, pending: Collection[object] = ()) -> JSONRPCMessage | None:
     """The message in one line of stdout; `None` for chatter.
 
@@ -260,10 +275,16 @@ def _broken(text: str, error: Exception, pending: Collection[object]) -> JSONRPC
     if not ends.startswith("{") or '"jsonrpc"' not in ends or '"method"' in ends or not ids:
         return None
     reason = type(error).__name__ if isinstance(error, RecursionError) else str(error).split("\n")[0]
-    data = types.ErrorData(
-        code=types.PARSE_ERROR, message=f"its reply of {len(text):,} characters cannot be parsed: {reason}"
-    )
+    said = "is no valid message of MCP" if malformed(error) else f"cannot be parsed: {reason}"
+    data = types.ErrorData(code=types.PARSE_ERROR, message=f"its reply of {len(text):,} characters {said}")
     return types.JSONRPCMessage(types.JSONRPCError(jsonrpc="2.0", id=ids[0], error=data))
+
+
+def _is_ours(found: JSONRPCMessage) -> bool:
+    """Whether an error stands for a reply that could not be parsed, which then is worth to be seen."""
+    from mcp import types
+
+    return isinstance(found.root, types.JSONRPCError) and found.root.error.code == types.PARSE_ERROR
 
 
 @asynccontextmanager
@@ -283,8 +304,9 @@ async def streams(server: stdio.Server, ended: Callable[[], None]) -> AsyncItera
     async def reader() -> None:
         async with inward:
             async for line in server.lines():
-                if (found := message(line, pending)) is None:
+                if (found := message(line, pending)) is None or _is_ours(found):
                     server.stray.add(line)
+                if found is None:
                     continue
                 pending.discard(getattr(found.root, "id", None))
                 try:

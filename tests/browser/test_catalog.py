@@ -186,3 +186,28 @@ def test_the_page_fills_templates_as_python_does(browser: Browser) -> None:
         page.close()
     wanted = [catalog.fill(template.replace("{w,v}", "{v}"), {"v": value}) for template, value in cases]
     assert list(zip(cases, found, strict=True)) == list(zip(cases, wanted, strict=True))
+
+
+def test_a_table_of_prompts_or_tools_says_what_it_holds_and_its_buttons_fit(notebook: Open) -> None:
+    nb = notebook("%load_ext workbench\n%mcp connect demo", "%mcp prompts", "%mcp tools")
+    nb.run_all()
+    for index, noun in ((1, "prompts"), (2, "tools")):
+        table = nb.output(index)
+        expect(table.get_by_role("status").first).to_have_text(f"2 of 2 {noun}")
+        expect(table.get_by_text("Enter or click: preview.", exact=True)).to_be_visible()
+        cell = table.get_by_role("row").nth(1).get_by_role("gridcell").last
+        expect(cell).to_contain_text("Preview")
+        assert cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+
+
+def test_a_fifth_table_ends_the_first_which_says_so(notebook: Open) -> None:
+    nb = notebook("%load_ext workbench\n%mcp connect demo", *["%mcp prompts"] * 5)
+    nb.run_all()
+    expect(nb.output(5).get_by_role("grid")).to_be_visible()
+    expect(nb.output(2).get_by_role("grid")).to_be_visible()
+    expect(nb.output(1)).to_contain_text("no longer live: only the 4 newest are. Run its cell again to click in it.")
+    expect(nb.output(1)).to_contain_text("code (required), lines")
+    expect(nb.output(1).get_by_role("grid")).to_have_count(0)
+    nb.page.wait_for_timeout(6_000)  # longer than a page has to take a table over
+    expect(nb.output(1).get_by_role("grid")).to_have_count(0)
+    expect(nb.output(1)).to_contain_text("no longer live")

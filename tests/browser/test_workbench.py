@@ -64,7 +64,7 @@ def test_clicks_in_the_catalog_attach_detach_preview_and_say_why_a_read_failed(n
         nb.run_cell(index)
     expect(nb.output(3).get_by_role("grid")).to_be_visible()
     table = nb.output(2)
-    expect(table.get_by_role("status").first).to_have_text("29 of 29")
+    expect(table.get_by_role("status").first).to_have_text("29 of 29 entries")
 
     _search(table, "sum abap demo")
     _button(table, MATRIX, "Attach").click()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from typing import Any
 
 from ..content import Content, Part, harmless, one_line, visible
-from ..media import Shown, human_size, shown
+from ..media import BY_A_PERSON, Shown, human_size, shown
 from . import html, text
 
 __all__ = ["PREVIEW", "bundle", "plain"]
@@ -20,7 +21,7 @@ _PARSED = 5_000_000  # characters of JSON up to which it is indented
 
 def plain(content: Content) -> tuple[str, str]:
     """A content as text, and what was left out of it or has to be said about it."""
-    parts = [_part(part) for part in content.parts]
+    parts = [_part(part, _saving(content.uri)) for part in content.parts]
     several = len(parts) > 1
     texts = [f"{part['head']}\n{part['plain']}" if several else str(part["plain"]) for part in parts]
     return "\n\n".join(texts), "; ".join(note for part in parts for note in part["notes"])
@@ -28,7 +29,7 @@ def plain(content: Content) -> tuple[str, str]:
 
 def bundle(content: Content) -> dict[str, str]:
     """A content as HTML and as text, each part apart under its own URI and type."""
-    parts = [_part(part) for part in content.parts]
+    parts = [_part(part, _saving(content.uri)) for part in content.parts]
     more = f"; all of it: workbench.session().read({content.uri!r})"
     for part in parts:
         part["note"] = "; ".join(part["notes"]) + (more if part["cut"] else "")
@@ -41,9 +42,18 @@ def bundle(content: Content) -> dict[str, str]:
     }
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _saving(uri: str) -> str:
+    """What to type to save it: a magic line where one can spell the URI."""
+    if uri and harmless(one_line(uri)) == uri:
+        return f"save it to a file: %mcp read {shlex.quote(uri)} --save FILE"
+    return f"save it to a file: workbench.session().read({uri!r}).save('FILE')"
+
+
+def _part(part: Part, saving: str) -> dict[str, Any]:
     """`head`, `plain`, `notes` (what was left out or has to be said), `cut`, and for HTML `table` or `markdown`."""
     said = shown(part)
+    if isinstance(part.data, bytes) and said.text.endswith(end := f"{BY_A_PERSON}.]"):
+        said = said._replace(text=f"{said.text.removesuffix(end)}{saving}]")
     found: dict[str, Any] = {
         "head": f"{visible(part.uri)} ({visible(part.mime or 'type not stated')}, {human_size(part.size)})",
         "notes": [visible(said.note, 1000)] if said.note else [],

@@ -28,7 +28,7 @@ CATALOG_ROWS = 50
 # Column heads of the static catalog, and the keys of `catalog.cells`.
 _COLUMNS = {
     "state": "state", "server": "server", "name": "label", "URI": "uri", "type": "kind", "size": "size",
-    "description": "description", "tokens": "tokens",
+    "description": "description", "arguments": "arguments", "tokens": "tokens",
 }  # fmt: skip
 
 
@@ -98,8 +98,11 @@ def content(parts: list[dict[str, Any]]) -> str:
     return _render("content.html.j2", parts=parts)
 
 
-def catalog(cells: list[dict[str, Any]], total: int, offer: Offer, home: str = "") -> str:
-    """The static catalog: at most `CATALOG_ROWS` rows, and how many there are in all; `home` is the class of all of it."""
+def catalog(cells: list[dict[str, Any]], total: int, offer: Offer, home: str = "", note: str = "") -> str:
+    """The static catalog: at most `CATALOG_ROWS` rows, and how many there are in all; `home` is the class of all of it, and
+    `note` stands above."""
     shown = cells[:CATALOG_ROWS]
     columns = [(head, key) for head, key in _COLUMNS.items() if not shown or any(row[key] for row in shown)]
-    return _render("catalog.html.j2", rows=shown, columns=columns, total=total, problems=offer.problems, home=home)
+    return _render(
+        "catalog.html.j2", rows=shown, columns=columns, total=total, problems=offer.problems, home=home, note=note
+    )

@@ -57,30 +57,31 @@ def trace(spans: Iterable[Span]) -> str:
     return "\n".join(lines + [f"Note ({note.kind}): {note.text} See {note.lesson}" for note in hygiene.notes(spans)])
 
 
-def request(asked: Request, longest: int = 20_000) -> str:
-    """What a server asks of a person, as the person reads it who answers by typing."""
+def request(asked: Request, mask: Callable[[str], str] = str, longest: int = 20_000) -> str:
+    """What a server asks of a person, as the person reads it who answers by typing. `mask` goes over the server's text."""
     wish = {
         "form": "asks you to fill in a form. What you type goes to it: no password, no key",
         "url": f"asks you to open a page of {asked.host}. Nothing has been opened",
         "sampling": f"asks for your model's answer, at your expense, in at most {asked.max_tokens} tokens",
     }[asked.kind]
-    more = len(asked.message) - longest
-    shown = harmless(asked.message[:longest]) + (f"\n[{more:,} more characters are not shown]" if more > 0 else "")
+    message = mask(asked.message)
+    more = len(message) - longest
+    shown = harmless(message[:longest]) + (f"\n[{more:,} more characters are not shown]" if more > 0 else "")
     lines = [f"Request {asked.id}: the server {asked.server} {wish}.", *(f"  {line}" for line in shown.splitlines())]
-    lines += [f"  {asked.url}"] if asked.url else []
-    lines += [f"  it would like {name}: {value}" for name, value in asked.wishes.items()]
-    return "\n".join([*lines, *(f"  {number}. {field(each)}" for number, each in enumerate(asked.fields, 1))])
+    lines += [f"  {mask(asked.url)}"] if asked.url else []
+    lines += [f"  it would like {name}: {mask(value)}" for name, value in asked.wishes.items()]
+    return "\n".join([*lines, *(f"  {number}. {field(each, mask)}" for number, each in enumerate(asked.fields, 1))])
 
 
-def field(each: Field) -> str:
+def field(each: Field, mask: Callable[[str], str] = str) -> str:
     """One field of a form on one line: its name, what it wants, and what it is when nothing is typed."""
     said = ["required"] if each.required else []
     said += [each.hint] if each.hint else []
     said += [f"one of {', '.join(title for _, title in each.choices)}"] if each.choices else []
     said += [f"else {each.default}"] if each.default is not None else []
-    label = "" if each.label == each.name else f" = {visible(each.label)}"
-    about = f": {visible(each.description, 1000)}" if each.description else ""
-    return f"{visible(each.name)}{label}{about}" + (f" ({visible('; '.join(said), 1000)})" if said else "")
+    label = "" if each.label == each.name else f" = {visible(mask(each.label))}"
+    about = f": {visible(mask(each.description), 1000)}" if each.description else ""
+    return f"{visible(mask(each.name))}{label}{about}" + (f" ({visible(mask('; '.join(said)), 1000)})" if said else "")
 
 
 def context(preview: Preview) -> str:

@@ -28,15 +28,15 @@ const STATES = { attached: "● attached", changed: "● changed", read: "○ re
 
 const COLUMNS = [
   { name: "state", width: "7.2em", show: r => STATES[r.state] ?? "", by: r => r.state || null },
-  { name: "server", width: "minmax(4.5em,.35fr)", show: r => r.server },
+  { name: "server", width: "minmax(5.2em,.35fr)", show: r => r.server },
   { name: "name", width: "minmax(8em,1.3fr)", show: r => r.label },
   { name: "URI", width: "minmax(8em,1.4fr)", show: r => r.uri },
-  { name: "type", width: "minmax(4.5em,.5fr)", show: r => r.kind === "resource" && r.mime ? r.mime : [r.kind, r.mime].filter(Boolean).join(", ") },
+  { name: "type", width: "minmax(5em,.5fr)", show: r => r.kind === "resource" && r.mime ? r.mime : [r.kind, r.mime].filter(Boolean).join(", ") },
   { name: "size", width: "5.4em", show: r => bytes(r.size), by: r => r.size, right: true },
   { name: "description", width: "minmax(9em,1.8fr)", show: r => r.description ?? "", by: r => r.description },
   { name: "tokens", width: "5.2em", show: r => number(r.tokens), by: r => r.tokens, right: true },
 ];
-const WIDTHS = [...COLUMNS.map(c => c.width), "5.7em"].join(" ");
+const WIDTHS = [...COLUMNS.map(c => c.width), "6.6em"].join(" ");
 
 const attached = row => row.state === "attached" || row.state === "changed";
 const attachable = row => row.kind === "resource" || row.kind === "template";
@@ -78,23 +78,32 @@ function download(name, buffer) {
 
 // What a model instance knows, shared by its views.
 class Store {
-  values = new Map(); suggestions = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); views = new Set(); saving = new Map();
+  values = new Map(); suggestions = new Map(); total = null; asked = false; preview = null; notice = ""; busy = new Set(); working = new Map(); views = new Set(); saving = new Map();
 
   constructor() { this.empty(); }
   empty() {
-    Object.assign(this, { rows: [], index: new Map(), servers: new Set(), uris: new Map(), held: 0 });
+    Object.assign(this, { rows: [], index: new Map(), servers: new Set(), uris: new Map(), kinds: new Map(), held: 0 });
     for (const view of this.views) view.chosen = -1;
   }
   put(at, [key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, facts, icon, required]) {
     const old = this.rows[at];
-    if (old) this.uris.set(old.uri, this.uris.get(old.uri) - 1);
-    else this.held++;
+    if (old) {
+      this.uris.set(old.uri, this.uris.get(old.uri) - 1);
+      this.kinds.set(old.kind, this.kinds.get(old.kind) - 1);
+    } else this.held++;
     const search = [server, kind, label, uri, mime, description].join("\n").toLowerCase();
     this.rows[at] = { key, server, kind, label, uri, mime, size, description, tokens, counter, state, reason, variables, facts, icon, required, search };
     this.index.set(key, at);
     this.servers.add(server);
     this.uris.set(uri, (this.uris.get(uri) ?? 0) + 1);
+    this.kinds.set(kind, (this.kinds.get(kind) ?? 0) + 1);
   }
+  // What the rows are: of one kind only, as in the table of the prompts, they are called that.
+  get noun() {
+    const kinds = [...this.kinds].filter(([, held]) => held).map(([kind]) => kind);
+    return kinds.length === 1 ? `${kinds[0]}${this.total === 1 ? "" : "s"}` : "entries";
+  }
+  get attachables() { return Boolean(this.kinds.get("resource") || this.kinds.get("template")); }
   receive(message, buffers) {
     const { kind, key } = message;
     if (kind === "rows") {
@@ -112,6 +121,7 @@ class Store {
     else if (kind === "suggest") return this.suggestions.get(key + "\n" + message.name)?.(message);
     else if (kind === "file") this.saved(message.token, buffers[0]);
     else if (kind === "notice") this.notice = message.text;
+    else if (kind === "working") this.working.set(key, message.text);
     if (kind === "preview" || kind === "done") this.busy.delete(key);
     this.tell(kind === "rows" || kind === "update" ? "rows" : "row");
   }
@@ -313,7 +323,7 @@ class Detail {
     // Not `disabled`: that would throw the focus out of the widget. The store ignores clicks while busy.
     for (const button of [this.main, this.look]) button.setAttribute("aria-disabled", busy);
     const preview = this.store.preview?.key === row.key ? this.store.preview : null;
-    this.note.textContent = busy ? "Asked; waiting for the kernel…" : preview ? visible([preview.title, preview.note, preview.said].filter(Boolean).join(" · ")) : "";
+    this.note.textContent = busy ? "Asked; waiting for the kernel…" : this.store.working.get(row.key) ? visible(this.store.working.get(row.key)) : preview ? visible([preview.title, preview.note, preview.said].filter(Boolean).join(" · ")) : "";
     this.text.hidden = !preview;
     if (this.drawn !== preview) {
       this.text.textContent = visible(preview?.text);
@@ -405,7 +415,7 @@ class View {
   lines() {
     const bar = mk("div", { class: "wb-lines" });
     this.line = ["attach", "read"].map(() => mk("code", { tabindex: 0, "aria-label": "Magic line that does the same" }));
-    this.none = mk("span", { class: "wb-note" }, "Enter or click: preview. Space: attach or detach.");
+    this.none = mk("span", { class: "wb-note" });
     bar.append(...this.line, this.none);
     return bar;
   }
@@ -476,7 +486,7 @@ class View {
   }
   tell() {
     const { store, order, row } = this;
-    const count = store.total === null || store.held < store.total ? `Loading… ${number(store.held)} rows` : `${number(order.length)} of ${number(store.total)}`;
+    const count = store.total === null || store.held < store.total ? `Loading… ${number(store.held)} rows` : `${number(order.length)} of ${number(store.total)} ${store.noun}`;
     const info = [count, visible(store.notice)].filter(Boolean).join(" · ");
     if (this.info.textContent !== info) this.info.textContent = info;
     const verbs = !row || row.kind === "tool" ? [] : row.kind === "prompt" ? ["prompt"] : [verb(row), "read"];
@@ -486,6 +496,8 @@ class View {
       if (node.textContent !== lines[i]) node.textContent = lines[i] ?? "";
     });
     this.none.hidden = lines.length > 0;
+    const hint = `Enter or click: preview.${store.attachables ? " Space: attach or detach." : ""}`;
+    if (this.none.textContent !== hint) this.none.textContent = hint;
     this.detail.show(row, row !== null && store.busy.has(row.key));
   }
 

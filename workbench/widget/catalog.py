@@ -91,6 +91,10 @@ class Catalog(anywidget.AnyWidget):
         buffers = [file.part.raw for file in chosen if not file.refused]
         self.send({"kind": "file", "token": str(content.get("token"))}, buffers=buffers)
 
+    def working(self, key: str, text: str) -> None:
+        """Say beneath the table what a row waits for; an empty text takes it away."""
+        self.send(clean({"kind": "working", "key": key, "text": text}))
+
     def suggest(self, key: str, name: str, value: str, found: Completion) -> None:
         """Offer what a server suggests in the field `name` of a row, as long as it holds `value`."""
         # What cannot be typed cannot be chosen either: another string would be sent than was shown.

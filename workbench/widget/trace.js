@@ -81,7 +81,7 @@ class Card {
 
 // What a server asks: a form to fill in, a page to open, a model to run. The labels and choices are the server's, the rest ours.
 class Form extends Card {
-  build({ title, server, facts, text, url, host, yes, fields }) {
+  build({ title, server, facts, text, url, shown, host, yes, fields }) {
     this.el = mk("section", { class: "wb-ask", role: "group", "aria-label": visible(clip(`Request of the server ${server}`, 300)) });
     this.fields = (fields ?? []).map(field => this.field(field));
     this.state = mk("span", { class: "wb-note", role: "status" });
@@ -91,7 +91,7 @@ class Form extends Card {
     const list = mk("div", { class: "wb-form" });
     list.append(...this.fields.map(field => field.el));
     this.el.append(mk("div", { class: "wb-title", tabindex: -1 }, String(title ?? "")), this.facts(Object.fromEntries(facts)));
-    if (url) this.el.append(this.address(url, host));
+    if (url) this.el.append(this.address(shown ?? url, host));
     if (text) this.el.append(mk("pre", { class: "wb-text", tabindex: 0, role: "region", "aria-label": "What the model would get" }, text));
     this.el.append(list, this.buttons, this.state);
   }
