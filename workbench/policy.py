@@ -68,12 +68,16 @@ _CARRIES = re.compile(r"\S\s+(?:carry|carries)\s+\S")
 
 def matching(rules: Sequence[Rule], offer: Offer) -> list[tuple[Rule, str, str]]:
     """Each rule with the server and URI of what it covers just now; what is for people only is left out."""
-    return [
-        (rule, resource.server, resource.uri)
-        for rule in rules
-        for resource in offer.resources
-        if rule.covers(resource) and not for_people(resource)
-    ]
+    return [(rule, server, uri) for rule in rules for server, uri in _covered(rule, offer)]
+
+
+def _covered(rule: Rule, offer: Offer) -> list[tuple[str, str]]:
+    """A record behind a template is listed nowhere: a rule names it by its URI, `crm://customer/4471/subscription`."""
+    listed = [(each.server, each.uri) for each in offer.resources if rule.covers(each) and not for_people(each)]
+    if listed or "*" in rule.carry:
+        return listed
+    fitting = [each for each in offer.templates if each.matches(rule.carry) and not for_people(each)]
+    return list(dict.fromkeys((each.server, rule.carry) for each in fitting if rule.server in (None, each.server)))
 
 
 def load(path: str | Path) -> list[Rule]:
