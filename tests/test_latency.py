@@ -116,7 +116,7 @@ def test_on_a_real_clock_the_total_is_more_than_its_parts_and_the_rest_is_shown(
             assert row["own_seconds"] == pytest.approx(row["seconds"] - row["model_seconds"] - row["server_seconds"])
             rest = (sums.seconds or 0) - sum(sums.seconds_by_kind.values())
             assert 0 < rest <= row["own_seconds"]  # a read's own decoding is the workbench's, too
-            assert f"{row['own_seconds']:.2f}" in repr(found)
+            assert f"{row['own_seconds']:.3f}" in repr(found)
         assert ledger.seconds(found.runs[0].turn.spans)["own"] == found.runs[0].row()["own_seconds"]
 
 
