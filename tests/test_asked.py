@@ -463,7 +463,7 @@ def test_secrets_that_a_server_repeats_are_masked_in_what_is_shown(wb: Session) 
 
 
 def test_secrets_in_every_text_of_a_form_and_a_sample_are_masked_where_it_is_shown(wb: Session) -> None:
-    from workbench import notebook
+    from workbench import cards
     from workbench.view import text
 
     wb.connect("s", command=asking(), env={"PYTHONPATH": str(ROOT), "KEY": (key := "geheimgeheim")})
@@ -471,7 +471,7 @@ def test_secrets_in_every_text_of_a_form_and_a_sample_are_masked_where_it_is_sho
     answers: list[Any] = []
 
     def show(request: Request) -> Any:
-        card = notebook._card(request, wb.mask) | {"url": ""}  # where the link leads; `shown` is what is read
+        card = cards.card(request, wb.mask) | {"url": ""}  # where the link leads; `shown` is what is read
         shown.extend([text.request(request, wb.mask), str(card)])
         return answers.pop(0) if answers else True
 
@@ -492,16 +492,16 @@ def test_secrets_in_every_text_of_a_form_and_a_sample_are_masked_where_it_is_sho
 
 
 def test_a_default_that_holds_a_secret_stands_where_the_page_leaves_it_empty() -> None:
-    from workbench import notebook
+    from workbench import cards
     from workbench.forms import Field
 
     def mask(text: str) -> str:
         return text.replace("geheim", "••••")
 
     field = Field(name="b", label="b", type="string", required=True, default="key=geheim")
-    card = notebook._field(field, mask)
+    card = cards._field(field, mask)
     assert (card["value"], card["required"]) == ("", False) and "not shown" in card["about"]
-    assert notebook._hidden(field, mask) and not notebook._hidden(replace(field, default="plain"), mask)
+    assert cards._hidden(field, mask) and not cards._hidden(replace(field, default="plain"), mask)
 
 
 def test_the_servers_time_runs_on_when_it_has_its_answer(wb: Session) -> None:

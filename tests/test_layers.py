@@ -50,7 +50,7 @@ LAYERS = [
     ["compare"],
     ["sessions"],
     ["widget"],
-    ["notebook", "commands", "magics", "completion", "lesson", "typed"],
+    ["cards", "board", "notebook", "commands", "magics", "completion", "lesson", "typed"],
 ]
 HOME = {
     "mcp": {"connection", "wire", "sdk", "demo", "bridge_proxy"},
@@ -64,7 +64,7 @@ HOME = {
     "langchain_core": {"messages", "graph", "tools", "models", "demo"},
     "langchain_mcp_adapters": {"tools"},
     "langchain": {"models"},
-    "IPython": {"commands", "magics", "notebook", "completion"},
+    "IPython": {"board", "commands", "magics", "notebook", "completion"},
     "anywidget": {"widget"},
     "pandas": {"view", "turn"},
     "jinja2": {"view"},

@@ -526,12 +526,12 @@ def test_the_tools_of_a_running_turn_never_change(every: Session) -> None:
 
 def test_a_displayed_catalog_follows_a_changed_list_by_itself(chat: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.test_widget import FakeComm
-    from workbench import notebook
+    from workbench import board as boards
 
     monkeypatch.setattr("comm.create_comm", lambda **opened: FakeComm(**opened))
 
     async def look() -> list[str]:
-        board = notebook.Board(chat, ("resource",))
+        board = boards.Board(chat, ("resource",))
         await chat.aask("go", model=calling("grow", name="second"), approve="all")
         sent: list[Any] = board.widget.comm.sent
         comm, heard = board.widget.comm, asyncio.Event()
@@ -547,7 +547,7 @@ def test_a_click_that_is_refused_before_any_read_says_so_in_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.test_widget import FakeComm
-    from workbench import notebook
+    from workbench import board as boards
 
     monkeypatch.setattr("comm.create_comm", lambda **opened: FakeComm(**opened))
     entry = {"uri": "p:1", "name": "p", "annotations": {"audience": ["user"]}}
@@ -558,7 +558,7 @@ def test_a_click_that_is_refused_before_any_read_says_so_in_its_row(
     (replies := tmp_path / "replies.json").write_text(json.dumps(answers))
 
     async def clicked(wb: Session) -> list[Any]:
-        board = notebook.Board(wb, ("resource",))
+        board = boards.Board(wb, ("resource",))
         for _ in range(2):
             sent: list[Any] = board.widget.comm.sent
             del sent[:]
@@ -577,14 +577,14 @@ def test_a_click_that_is_refused_before_any_read_says_so_in_its_row(
 
 def test_a_click_on_a_slow_resource_is_answered_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.test_widget import FakeComm, click
-    from workbench import notebook
+    from workbench import board as boards
 
     monkeypatch.setattr("comm.create_comm", lambda **opened: FakeComm(**opened))
     answers = {"resources/list": [{"resources": [{"uri": "p:1", "name": "p"}]}], "resources/read": [None]}
     (replies := tmp_path / "replies.json").write_text(json.dumps(answers))
 
     async def clicked(wb: Session) -> tuple[list[Any], list[Any]]:
-        board = notebook.Board(wb, ("resource",))
+        board = boards.Board(wb, ("resource",))
         at_once = click(board.widget, kind="preview", key="resource s p:1", values={})
         sent: list[Any] = board.widget.comm.sent
         async with asyncio.timeout(10):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench import Session, catalog, notebook
+from workbench import Session, board, catalog
 from workbench.content import Argument, Offer, Prompt, visible
 from workbench.ledger import KINDS, totals
 from workbench.span import Span, Usage, fold, sentence, tree
@@ -303,8 +303,8 @@ def test_the_static_catalog_says_what_a_prompt_takes_and_why_it_is_no_longer_liv
     offer = Offer(prompts=(Prompt(server="s", name="review", arguments=needed), Prompt(server="s", name="plain")))
     with Session() as wb:
         rows = list(catalog.rows(offer, [], [], ["prompt"]).values())
-        shown = notebook.static_catalog(rows, wb, note=f"It is as it was. {EVIL}")
-        without = notebook.static_catalog(rows[1:], wb)
+        shown = board.static_catalog(rows, wb, note=f"It is as it was. {EVIL}")
+        without = board.static_catalog(rows[1:], wb)
     for page in (Reader(shown["text/html"]).text, shown["text/plain"]):
         assert "code (required), lines" in page and "It is as it was." in page
     assert "<img" not in shown["text/html"]

@@ -192,7 +192,7 @@ def _status(session: Session, name: str) -> str:
 
 
 def _catalog(magics: Magics, kinds: Sequence[Kind]) -> None:
-    from .notebook import show_catalog
+    from .board import show_catalog
 
     if (board := show_catalog(magics.session, kinds, headless=magics.headless)) is not None:
         magics.boards.append(board)

@@ -23,8 +23,9 @@ from .errors import Stopped, UsageError
 from .forms import Answer
 
 if TYPE_CHECKING:
+    from .board import Board
     from .forms import Request
-    from .notebook import Board, ProgressLine
+    from .notebook import ProgressLine
     from .sessions import Session
 
 __all__ = ["Magics", "agent_options", "compare_options", "current", "load", "unload"]
