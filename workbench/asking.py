@@ -6,7 +6,7 @@ Nothing here belongs to one thread of conversation, so turns of different thread
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -22,7 +22,7 @@ from .gate import check, gate
 from .loop import apart
 from .recorder import Open, Recorder
 from .servers import Servers
-from .span import Actor, Span, fold
+from .span import Actor, Span
 from .turn import Attachment, Preview, Status, Thread, Turn
 
 if TYPE_CHECKING:
@@ -58,16 +58,25 @@ def asked(question: str, model: str | BaseChatModel, pattern: str | Pattern, app
 
 
 class Asking:
-    """Runs turns with the servers and attachments of a session, and finds their spans among its `snapshots`."""
+    """Runs turns with the servers and attachments of a session. `heard` is to be told of every span that the recorder makes."""
 
-    def __init__(self, servers: Servers, attaching: Attaching, recorder: Recorder, snapshots: Sequence[Span]) -> None:
+    def __init__(self, servers: Servers, attaching: Attaching, recorder: Recorder) -> None:
         self.views: dict[int, Live] = {}
         """By turn, who watches it while it runs."""
         self.running: dict[int, tuple[BaseChatModel, Iterator[int]]] = {}
         """By turn, its model, and the numbers of its provider calls; a server's sampling makes some, too."""
-        self._servers, self._attaching, self._recorder, self._snapshots = servers, attaching, recorder, snapshots
+        self._servers, self._attaching, self._recorder = servers, attaching, recorder
         self._numbers = count(1)
+        self._spans: dict[int, dict[str, Span]] = {}
         self._indexing: asyncio.Task[Any] | None = None  # a task that nobody holds may vanish
+
+    def heard(self, span: Span) -> None:
+        """A span, each time that it is shown: kept with its turn while that runs, and handed to whoever watches it."""
+        if span.turn is None or span.turn not in self._spans:
+            return
+        self._spans[span.turn][span.id] = span
+        if (view := self.views.get(span.turn)) is not None:
+            view(span)
 
     async def turn(
         self, asked: Asked, thread: Thread, turns: list[Turn], live: Live | None = None, carried: bool = True
@@ -76,7 +85,8 @@ class Asking:
 
         Without `carried` what is attached to the session stays out.
         """
-        number, before = next(self._numbers), len(self._snapshots)
+        number, history = next(self._numbers), tuple(thread.messages)
+        spans = self._spans[number] = {}
         self.running[number] = asked.model, count(1)
         if live is not None:
             self.views[number] = live
@@ -97,11 +107,11 @@ class Asking:
             raise
         finally:
             self.views.pop(number, None)
-            del self.running[number]
+            del self.running[number], self._spans[number]
             thread.messages = [*thread.messages, *added]
-            spans = fold(span for span in self._snapshots[before:] if span.turn == number)
             done = Turn(
-                number=number, question=asked.question, answer=answer, status=status, spans=spans, messages=tuple(added),
+                number=number, question=asked.question, answer=answer, status=status, spans=tuple(spans.values()),
+                messages=tuple(added), history=history,
                 for_people=tuple(item for agent in agents for item in agent.calls.for_people),
             )  # fmt: skip
             turns.append(done)

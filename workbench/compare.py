@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import ledger, pattern, price, tokens
 from .errors import UsageError
+from .expect import expectation
 from .pattern import Attach, Pattern, Sum
 from .recorder import describe
 from .turn import Turn
@@ -19,7 +19,7 @@ from .turn import Turn
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["COMPARED", "Comparison", "Run", "expectation", "plan", "run", "warm"]
+__all__ = ["COMPARED", "Comparison", "Run", "plan", "run", "warm"]
 
 COMPARED = ("dump", "truncate", "catalog", "attach", "companion")
 """Unless others are named; `attach` where something is attached."""
@@ -100,29 +100,6 @@ class Comparison:
         from .view import html, text
 
         return {"text/html": html.comparison(self), "text/plain": text.comparison(self)}
-
-
-def expectation(expect: str | None) -> Callable[[str], bool] | None:
-    """Whether an answer is right: it holds the text, whatever the case and the blanks, or `/a regular expression/`.
-
-    Raises `UsageError` for an expression that is none.
-    """
-    if expect is None:
-        return None
-    if not expect.strip():
-        raise UsageError("the expectation is empty: give a text, or /a regular expression/")
-    if len(expect) > 2 and expect.startswith("/") and expect.endswith("/"):
-        try:
-            found = re.compile(expect[1:-1], re.IGNORECASE)
-        except re.error as error:
-            raise UsageError(f"{expect} is no regular expression: {error}") from None
-        return lambda answer: found.search(answer) is not None
-    wanted = _plain(expect)
-    return lambda answer: wanted in _plain(answer)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def plan(patterns: Iterable[str | Pattern] | None, attached: bool) -> list[tuple[str, Pattern]]:

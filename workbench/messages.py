@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "calls_of", "conversation", "in_order", "injected", "is_injected", "request_text", "result", "said", "sizes_of", "strict",
-    "system", "text_of", "user_turn", "whose", "with_ids", "without",
+    "calls_of", "conversation", "from_chat", "in_order", "injected", "is_injected", "request_text", "result", "said",
+    "sizes_of", "strict", "system", "text_of", "to_chat", "user_turn", "whose", "with_ids", "without",
 ]  # fmt: skip
 
 _SIZES = "workbench_sizes"  # in `additional_kwargs`, which providers' packages do not send
@@ -49,6 +49,24 @@ def conversation(system: str, turns: Sequence[tuple[str, str]]) -> list[BaseMess
     texts = [(role, clean(text) or "[empty]") for role, text in turns]
     said = [AIMessage(text) if role == "assistant" else HumanMessage(text) for role, text in texts]
     return [*([SystemMessage(system)] if system else []), *said]
+
+
+def from_chat(said: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
+    """A thread from messages in OpenAI's chat format. A call without a result gets one that says so."""
+    from langchain_core.messages import convert_to_messages
+
+    return (
+        in_order(convert_to_messages([dict(message) for message in said]), "it is not in the stored turn")
+        if said
+        else []
+    )
+
+
+def to_chat(thread: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """A thread as messages in OpenAI's chat format."""
+    from langchain_core.messages import convert_to_openai_messages
+
+    return convert_to_openai_messages(list(thread)) if thread else []
 
 
 def calls_of(message: BaseMessage) -> list[dict[str, Any]]:

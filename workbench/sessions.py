@@ -23,6 +23,7 @@ from .compare import Comparison
 from .connection import Connection
 from .content import Completion, Content, Offer, Prompt, PromptResult, Template
 from .errors import NotOffered, UsageError, WorkbenchError
+from .expect import expectation
 from .forms import Action, Answer, Request
 from .loop import Job, Loop
 from .recorder import Clock, Recorder
@@ -30,7 +31,7 @@ from .secret import Secret, mask
 from .servers import Servers
 from .span import Span, fold
 from .target import target
-from .turn import Attachment, Preview, Refresh, Thread, Turn
+from .turn import Attachment, Preview, Refresh, Thread, Turn, Turns
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -67,7 +68,7 @@ class Session:
         clock: Clock | None = None,
     ) -> None:
         self.model = model
-        self.turns: list[Turn] = []
+        self.turns = Turns()
         """Finished turns, failed and cancelled ones included."""
         self.comparisons: list[Comparison] = []
         self.loop = Loop()
@@ -83,7 +84,7 @@ class Session:
             self.recorder, self._secrets, self._desk.handle, lambda *pair: self._attaching.ask_again(*pair)
         )
         self._attaching = Attaching(self.servers, lambda: self._thread.links, self.recorder.clock)
-        self._asking = Asking(self.servers, self._attaching, self.recorder, self._snapshots)
+        self._asking = Asking(self.servers, self._attaching, self.recorder)
         self.attachments = self._attaching.held
         """By (server, URI), in the order in which they were attached."""
         self.connections = self.servers.connections
@@ -118,8 +119,7 @@ class Session:
             self._snapshots.append(span)
         if span.seconds is not None:
             del self._open[span.id]
-        if span.turn is not None and (view := self._asking.views.get(span.turn)) is not None:
-            view(span)
+        self._asking.heard(span)
         if span.status == "cancelled" and span.seconds is not None:
             self._desk.ended(span.id)
 
@@ -488,7 +488,7 @@ class Session:
         live: Callable[[Comparison], None] | None,
     ) -> Comparison:
         chosen = compare.plan(patterns, bool(self.attachments or self._attaching.rules))
-        compare.expectation(expect)
+        expectation(expect)
         if repeat < 1:
             raise UsageError(f"repeat is {repeat}; it is 1 or more")
         asked = self._asked(question, model, "catalog", approve)

@@ -13,7 +13,9 @@ from .span import Actor, Span
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Attachment", "Preview", "Refresh", "Status", "Thread", "Turn"]
+    from .cases import Case
+
+__all__ = ["Attachment", "Preview", "Refresh", "Status", "Thread", "Turn", "Turns"]
 
 Refresh = Literal["once", "turn", "notify"]
 Status = Literal["ok", "cancelled", "error"]
@@ -81,6 +83,8 @@ class Turn:
     spans: tuple[Span, ...]
     messages: tuple[Any, ...] = field(default=(), repr=False)
     """The LangChain messages that the turn added to the thread; empty when it failed."""
+    history: tuple[Any, ...] = field(default=(), repr=False)
+    """Those of the thread before it."""
     for_people: tuple[tuple[str, str, Part | Link], ...] = field(default=(), repr=False)
     """What servers sent for people only (audience: user), with server and source; no model got it."""
 
@@ -124,3 +128,13 @@ class Turn:
         from .view import html, text
 
         return {"text/html": html.turn(self), "text/plain": text.turn(self)}
+
+
+class Turns(list[Turn]):
+    """Finished turns, the oldest first."""
+
+    def to_cases(self) -> list[Case]:
+        """A case of each, to be replayed: the URIs that its answer shows to have needed are the relevant ones."""
+        from . import cases
+
+        return list(cases.load(self).good) if self else []
