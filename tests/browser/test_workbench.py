@@ -20,9 +20,9 @@ MATRIX, SUBSCRIPTION = "sap-btp://sum-abap-v1", "crm://customer/4471/subscriptio
 QUESTION = "Which products does the SUM ABAP test matrix cover, and in what output format?"
 # A catalog that its page cannot put in the place of the static table, as in other frontends than JupyterLab.
 HOMELESS = """\
-from workbench import notebook
-saved = notebook.static_catalog
-notebook.static_catalog, notebook.PATIENCE = (lambda rows, session, home: saved(rows, session)), 0.1
+from workbench import board
+saved = board.static_catalog
+board.static_catalog, board.PATIENCE = (lambda rows, session, home: saved(rows, session)), 0.1
 %mcp resources"""
 # What JupyterLab reports without us, too, where a notebook is opened without a kernel.
 LABS_OWN = {
