@@ -110,14 +110,17 @@ class Desk:
     async def handle(self, connection: Connection, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The result for a server's request, as plain data. Raises `Refusal`, in words for the server."""
         kind = "sampling" if method.startswith("sampling/") else "url" if params.get("mode") == "url" else "form"
-        flood = self._flood(connection.name)
+        flood, callers = self._flood(connection.name), connection.callers
+        replayed = callers and all(self.span(caller.id) is None for caller in callers)  # in spans of another recorder
         with (
-            under(self._parent(connection.callers)),
+            under(None if replayed else self._parent(callers)),
             self.recorder.span("request", _NOUNS[kind], "host", server=connection.name) as span,
         ):
             try:
                 if flood is not None:
                     raise flood
+                if replayed:
+                    raise Refusal("nobody is there to answer it: the turn is replayed", _REJECTED)
                 return await self._handled(connection, kind, params, span)
             except Refusal as refusal:
                 told = refusal

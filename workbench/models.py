@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from . import pictures
 from .errors import ModelError
@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
-__all__ = ["Abilities", "Limited", "abilities", "limited", "model_name", "provider", "resolve", "usage_of", "was_cut"]
+__all__ = [
+    "Abilities",
+    "Limited",
+    "abilities",
+    "limited",
+    "model_name",
+    "provider",
+    "resolve",
+    "seeded",
+    "usage_of",
+    "was_cut",
+]
 
 _KEYED = ("openai", "anthropic")
 _EXTRAS = {"openai": "openai", "anthropic": "anthropic", "ollama": "ollama"}
@@ -140,6 +151,13 @@ def bind(model: BaseChatModel, tools: Sequence[Any]) -> Any:
         ) from None
     asks = getattr(model, "stream_usage", None) is None and "stream_usage" in type(model).model_fields
     return bound.bind(stream_usage=True) if asks else bound
+
+
+def seeded(model: BaseChatModel, seed: int) -> BaseChatModel:
+    """The model with a seed for what it draws, where it takes one: the demo model's misses, a provider's sampling."""
+    if callable(own := getattr(model, "seeded", None)):
+        return cast("BaseChatModel", own(seed))
+    return model.model_copy(update={"seed": seed % 2**31}) if "seed" in type(model).model_fields else model
 
 
 class Limited(NamedTuple):

@@ -79,12 +79,15 @@ class Open:
 
 
 class Recorder:
-    """Makes spans and hands each snapshot to `emit`. `mask` goes over every error text."""
+    """Makes spans and hands each snapshot to `emit`. `mask` goes over every error text.
+
+    The spans of a recorder that is not the session's own have ids that begin with its `name`.
+    """
 
     def __init__(
-        self, emit: Callable[[Span], None], clock: Clock | None = None, mask: Callable[[str], str] = str
+        self, emit: Callable[[Span], None], clock: Clock | None = None, mask: Callable[[str], str] = str, name: str = ""
     ) -> None:
-        self._emit, self.mask = emit, mask
+        self._emit, self.mask, self._name = emit, mask, name
         self.clock = clock or Clock()
         self._ids = count(1)
 
@@ -95,7 +98,7 @@ class Recorder:
         started = self.clock.timer()
         open_ = Open(
             Span(
-                id=f"{kind}-{next(self._ids)}",
+                id=f"{self._name}{kind}-{next(self._ids)}",
                 parent=parent.id if parent else None,
                 turn=turn if turn is not None or parent is None else parent.turn,
                 kind=kind, name=name, actor=actor, started=self.clock.now(), detail=detail,

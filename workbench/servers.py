@@ -9,17 +9,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .connection import Asked, Connection
 from .content import Content, Offer
 from .errors import ConnectError, NotConnected, WorkbenchError
+from .forms import Refusal
+from .recorded import Recorded, Recording
 from .recorder import Recorder, under
 from .secret import Secret
 from .span import Actor
 from .target import Target
 
-__all__ = ["Servers"]
+__all__ = ["Lent", "Servers"]
 
 T = TypeVar("T")
 _SETTLE = 0.1  # seconds to asking for lists that have changed: servers tell of each of them, and of each entry
@@ -221,3 +223,43 @@ class Servers:
             raise NotConnected(
                 "no server is connected. Connect one first: %mcp connect demo (in a script: connect('demo'))"
             )
+
+
+class Lent(Servers):
+    """The servers of a session, for turns that leave nothing in it: with what they offer now, whatever they tell later.
+
+    With a `recording` they are asked only for what is not in it, and those that it alone knows are there, too.
+    """
+
+    def __init__(self, owner: Servers, recorder: Recorder, recording: Recording | None = None) -> None:
+        super().__init__(recorder, set(), _refused, _nothing)
+        self._owner, self._recording = owner, recording
+        self.connections.update(owner.connections)
+        self._offers.update(owner._offers)
+
+    async def open(self) -> None:
+        """Have all that the recording knows answer from it."""
+        if self._recording is None:
+            return
+        for name in dict.fromkeys([*self._recording.servers, *self.connections]):
+            recorded = Recorded(self._recording, name, self.connections.get(name))
+            self.connections[name], self._offers[name] = recorded, await recorded.offer()
+
+    async def living(self, name: str) -> Connection:
+        """That of the session, started again where it has ended."""
+        if isinstance(connection := self.connection(name), Recorded):
+            return connection
+        with under(None):  # it is the session that starts it again
+            self.connections[name] = await self._owner.living(name)
+        return self.connections[name]
+
+    async def close(self) -> None:
+        """They are not ours to close."""
+
+
+async def _refused(connection: Connection, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    raise Refusal(f"nobody answers {method} here")
+
+
+async def _nothing(before: Connection | None, now: Connection) -> list[str]:
+    return []

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
     from .gate import Approve
     from .pattern import Pattern
+    from .recorded import Recording
+    from .replayed import Replayed
+    from .replaying import Progress
 
 __all__ = ["Session"]
 
@@ -71,6 +74,7 @@ class Session:
         self.turns = Turns()
         """Finished turns, failed and cancelled ones included."""
         self.comparisons: list[Comparison] = []
+        self.replays: list[Replayed] = []
         self.loop = Loop()
         self._thread = Thread()
         self._snapshots: list[Span] = []
@@ -503,6 +507,49 @@ class Session:
         await asyncio.to_thread(compare.warm)
         await compare.run(comparison, chosen, repeat, ask, lambda: live(comparison) if live else None)
         return comparison
+
+    def replay(
+        self,
+        turns: Any,
+        patterns: str | Sequence[str | Pattern] = "catalog,attach",
+        models: str | BaseChatModel | Sequence[str | BaseChatModel] | None = None,
+        *,
+        repeat: int = 1,
+        concurrency: int = 8,
+        store: str | Path | None = None,
+        seed: int = 0,
+        recording: str | Path | Recording | None = None,
+        most_tokens: int | None = None,
+        most_usd: float | None = None,
+        retries: int = 4,
+        approve: Approve = "none",
+        live: Callable[[Progress], None] | None = None,
+    ) -> Replayed:
+        """Run many stored turns again, each under each pattern with each model, and give rates, tokens and seconds.
+
+        `turns` is a file of JSON lines, a DataFrame, cases, or `wb.turns` (`cases.py`). Results are kept in the SQLite file
+        `store` as they finish (None: beside a file of turns, `NAME.replay.sqlite`, else in memory); what is there is not run
+        again. `models` are names separated by commas, or a list (None: the session's). `concurrency` is how many turns run at a
+        time; `retries` how often a turn is asked again whose provider was busy. `recording` is a file from which servers'
+        answers are taken, and to which new ones are added; with it no server has to be connected. `most_tokens` and `most_usd`
+        stop it before a call would exceed them. `live` gets the progress on the background loop. Nothing of it enters the
+        thread or `turns`.
+
+        Raises `UsageError` before anything runs. When it is stopped, what is finished is the last of `replays`.
+        """
+        from . import replaying
+        from .recorded import Recording
+
+        chosen = self.model if models is None else models
+        named = chosen.split(",") if isinstance(chosen, str) else chosen if isinstance(chosen, Sequence) else [chosen]
+        return self.loop.run(
+            replaying.replay(
+                self.servers, self.mask, turns, patterns, named, repeat, seed, replaying.store_of(turns, store),
+                Recording(recording, self.mask) if isinstance(recording, str | Path) else recording,
+                replaying.Settings(concurrency=concurrency, retries=retries, approve=approve),
+                replaying.Budget(most_tokens, most_usd), self.replays.append, live or (lambda progress: None),
+            )
+        )  # fmt: skip
 
     async def _ask(self, asked: Asked, new: bool, live: Live | None) -> Turn:
         async with self._one_turn:

@@ -60,6 +60,12 @@ class DemoModel(BaseChatModel):
         """`demo`, with its settings where it has any: `demo?first=1.4&next=2.1`."""
         return f"demo{self.simulated}"
 
+    def seeded(self, seed: int) -> DemoModel:
+        """The same with other draws, where it misses at all."""
+        return (
+            self.model_copy(update={"simulated": replace(self.simulated, seed=seed)}) if self.simulated.miss else self
+        )
+
     @property
     def _llm_type(self) -> str:
         return "demo"

@@ -144,7 +144,7 @@ def _figures(stacks: Sequence[_Stack], order: Sequence[str], title: str) -> str:
         ]
         for stack in stacks
     ]  # fmt: skip
-    return f"{title}:\n{_aligned(heads, lines, 1)}" if stacks else "There was no provider call."
+    return f"{title}:\n{text.aligned(heads, lines, 1)}" if stacks else "There was no provider call."
 
 
 def _in_words(stacks: Sequence[_Stack], title: str) -> str:
@@ -153,14 +153,6 @@ def _in_words(stacks: Sequence[_Stack], title: str) -> str:
         return f" ({', '.join(known)})" if known else ""
 
     return " ".join([f"{title}.", *(f"{short(stack.name)}: {stack.said}{parts(stack)}." for stack in stacks)])
-
-
-def _aligned(heads: Sequence[str], lines: Sequence[Sequence[str]], first: int) -> str:
-    """A table whose columns from `first` on are figures, so flush right."""
-    columns = list(zip(heads, *lines, strict=True))
-    widths = [max(map(len, column)) if number >= first else 0 for number, column in enumerate(columns)]
-    every = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in (heads, *lines)]
-    return text.table(every[0], every[1:])
 
 
 # -- when what happened
@@ -245,7 +237,7 @@ def _steps(groups: Sequence[_Group], title: str) -> str:
             lines.append([visible(group.name, _WIDEST), kind, name, seconds(row["start"]), seconds(row["seconds"])])
         if (more := len(group.steps) - _MOST) > 0:
             lines.append([visible(group.name, _WIDEST), f"+ {more:,} shorter", "", "", ""])
-    return f"{title}:\n{_aligned(['pattern', 'kind', 'name', 'start', 'seconds'], lines, 3)}"
+    return f"{title}:\n{text.aligned(['pattern', 'kind', 'name', 'start', 'seconds'], lines, 3)}"
 
 
 def _longest(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     import jinja2
 
     from ..compare import Comparison
+    from ..replayed import Differing, Replayed
     from ..turn import Turn
 
-__all__ = ["answer", "catalog", "comparison", "content", "picture", "trace", "turn"]
+__all__ = ["answer", "catalog", "comparison", "content", "differing", "page", "picture", "replay", "trace", "turn"]
 
 CATALOG_ROWS = 50
 # Column heads of the static catalog, and the keys of `catalog.cells`.
@@ -83,6 +84,37 @@ def comparison(compared: Comparison) -> str:
         running=running, traces=[(view.named(run), view.said(run), turn(run.turn)) for run in first],
         untraced=len(runs) - len(first),
     )  # fmt: skip
+
+
+def replay(done: Replayed) -> str:
+    """A line a design, what did not run, the designs against each other, and some turns where the first two differ."""
+    from . import replayed as view
+
+    heads, lines = view.lines(done)
+    found = next((each for each in view.pairs(done) if each.pairs), None)
+    return _render(
+        "replay.html.j2", head=view.head(done), columns=heads, lines=lines, foot=view.foot(done), notes=view.notes(done),
+        against=view.against(done), **(_differing(found, view.MOST_OPEN) if found else {}),
+    )  # fmt: skip
+
+
+def differing(found: Differing) -> str:
+    """The turns where two designs differ, each with both of its traces."""
+    from . import replayed as view
+
+    return _render("differing.html.j2", **_differing(found, view.MOST_SHOWN))
+
+
+def _differing(found: Differing, most: int) -> dict[str, Any]:
+    from . import replayed as view
+
+    names = [view.named(each, found.replayed) for each in (found.a, found.b)]
+    return {"differing": view.differs(found, most), "names": names, "opened": view.opened(found, most)}
+
+
+def page(title: str, body: str) -> str:
+    """A page of its own that loads nothing; `body` is made by these templates."""
+    return _render("page.html.j2", title=title, body=body)
 
 
 def picture(png: str | None, width: int | None, alt: str, table: str) -> str:

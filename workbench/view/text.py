@@ -14,6 +14,7 @@ from . import rows
 
 if TYPE_CHECKING:
     from ..compare import Comparison
+    from ..replayed import Differing, Replayed
     from ..turn import Preview, Turn
 
 __all__ = ["comparison", "context", "request", "table", "trace", "turn"]
@@ -28,6 +29,14 @@ def table(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in every
     )
+
+
+def aligned(heads: Sequence[str], lines: Sequence[Sequence[str]], first: int) -> str:
+    """A table whose columns from `first` on are figures, so flush right."""
+    columns = list(zip(heads, *lines, strict=True))
+    widths = [max(map(len, column)) if number >= first else 0 for number, column in enumerate(columns)]
+    every = [[cell.rjust(width) for cell, width in zip(line, widths, strict=True)] for line in (heads, *lines)]
+    return table(every[0], every[1:])
 
 
 def _composition(line: dict[str, Any]) -> str:
@@ -117,6 +126,23 @@ def comparison(compared: Comparison) -> str:
         *filter(None, [view.running(compared)]),
     ]
     return "\n".join(parts)
+
+
+def replay(done: Replayed) -> str:
+    """A line a design, what did not run, and the designs against each other."""
+    from . import replayed as view
+
+    heads, lines = view.lines(done)
+    body = [table(heads, lines), view.foot(done)] if lines else ["No turn has finished."]
+    told = [f"On the same turns: {each}" for each in view.against(done)]
+    return "\n".join([f"Replayed: {view.head(done)}", *body, *view.notes(done), *told])
+
+
+def differing(found: Differing) -> str:
+    """The questions of the turns where two designs differ, and what became of each."""
+    from . import replayed as view
+
+    return "\n".join([view.differs(found), table(*view.differences(found))])
 
 
 def turn(done: Turn) -> str:
