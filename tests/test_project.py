@@ -26,8 +26,8 @@ def test_the_conda_environment_lists_the_base_install_and_the_demo() -> None:
     *conda, pip = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     assert conda == [f"python{PROJECT['requires-python']}", "pip"]
     (demo,) = EXTRAS["demo"]
-    extras = [line for name in ("tokens", "media", "charts", "prices") for line in EXTRAS[name]]
-    assert Requirement(demo).extras == {"tokens", "media", "charts", "prices"}
+    extras = [line for name in ("tokens", "media", "charts", "prices", "replay") for line in EXTRAS[name]]
+    assert Requirement(demo).extras == {"tokens", "media", "charts", "prices", "replay"}
     assert pip["pip"] == PROJECT["dependencies"] + extras
 
 
@@ -41,7 +41,19 @@ def test_everything_that_make_installs_is_pinned() -> None:
     pinned = {canonicalize_name(pin.split("==")[0]) for pin in PINS}
     extras = [
         name
-        for group in ("demo", "tokens", "media", "charts", "prices", "openai", "anthropic", "test", "dev")
+        for group in (
+            "demo",
+            "tokens",
+            "media",
+            "charts",
+            "prices",
+            "replay",
+            "dask",
+            "openai",
+            "anthropic",
+            "test",
+            "dev",
+        )
         for name in EXTRAS[group]
     ]
     named = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"] + extras}

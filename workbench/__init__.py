@@ -23,6 +23,7 @@ from .errors import (
 from .span import Span, Usage
 
 if TYPE_CHECKING:
+    from .replayed import Replayed
     from .sessions import Session
     from .turn import Turn
 
@@ -41,6 +42,7 @@ __all__ = [
     "UsageError",
     "WorkbenchError",
     "load_ipython_extension",
+    "replay",
     "session",
     "unload_ipython_extension",
 ]
@@ -64,6 +66,13 @@ def session() -> Session:
     from . import magics
 
     return magics.current().session
+
+
+def replay(turns: Any, *arguments: Any, session: Session | None = None, **options: Any) -> Replayed:
+    """`Session.replay`, of the notebook's own session where no other is given."""
+    from . import magics
+
+    return (session or magics.current().session).replay(turns, *arguments, **options)
 
 
 def load_ipython_extension(ip: Any) -> None:

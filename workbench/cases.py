@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .span import Span
 
-__all__ = ["Aside", "Case", "Cases", "load", "save"]
+__all__ = ["Aside", "Case", "Cases", "Turns", "load", "save"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,3 +275,11 @@ def save(cases: Iterable[Case], path: str | Path) -> Path:
     lines = (json.dumps(case.to_json(), ensure_ascii=False) for case in cases)
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return path
+
+
+class Turns(list[Turn]):
+    """Finished turns, the oldest first."""
+
+    def to_cases(self) -> list[Case]:
+        """A case of each, to be replayed: the URIs that its answer shows to have needed are the relevant ones."""
+        return list(load(self).good) if self else []

@@ -1,5 +1,5 @@
-"""TAB in `%mcp`, `%%agent` and `%%compare` lines: subcommands, options and their values, names of connections, URIs of the
-catalog; and `@server:uri` in a question below the last two."""
+"""TAB in `%mcp`, `%%agent`, `%%compare` and `%replay` lines: subcommands, options and their values, names of connections,
+URIs of the catalog; and `@server:uri` in the question of a cell."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ __all__ = ["complete", "words"]
 
 _PATIENCE, _TEMPLATES = 0.5, 3  # seconds that servers have while somebody waits for TAB; templates that are asked for
 _CELLS = {"%%agent": magics.agent_options, "%%compare": magics.compare_options}
+_LINES = {**_CELLS, "%replay": magics.replay_options}
 _CELL = re.compile(rf"\s*(?:{'|'.join(_CELLS)})(?:\s|$)")
 _MENTION = re.compile(r"(?<!\S)@\S*$")
 MODELS = ("demo", "openai:", "anthropic:", "ollama:")
@@ -36,7 +37,7 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     line = context.text_until_cursor.rsplit("\n", 1)[-1].lstrip()
     if (mention := _MENTION.search(line)) and _CELL.match(context.full_text) and not line.startswith("%"):
         return _offered(mention[0], [word for word in _mentions() if word.startswith(mention[0])])
-    if not line.startswith(("%mcp ", *(f"{magic} " for magic in _CELLS))):
+    if not line.startswith(("%mcp ", *(f"{magic} " for magic in _LINES))):
         return {"completions": [], "suppress": False}
     before, last = _cut(line)
     typed = last.lstrip("'\"")
@@ -137,7 +138,7 @@ def words(before: list[str], typed: str = "") -> Iterable[str]:
     """All words that may follow those of `before`, the first of which is the magic, where so much of it is `typed`."""
     if before == ["%mcp"]:
         return commands.COMMANDS
-    command = _CELLS.get(before[0]) or commands.COMMANDS.get(before[1])
+    command = _LINES.get(before[0]) or commands.COMMANDS.get(before[1])
     if command is None or "--" in before:
         return []
     if "--config" in before:
@@ -145,6 +146,8 @@ def words(before: list[str], typed: str = "") -> Iterable[str]:
     if (option := _option(command, before[-1])) is not None:
         return _values(option, typed)
     options = [name for action in command.parser._actions for name in action.option_strings]
+    if before == ["%replay"]:
+        return [*(shlex.quote(str(path)) for path in sorted(Path().glob("*.jsonl"))), *options]
     first = len(before) > 1 and not _typed(command, before)
     return [*(_arguments(before[1]) if first else []), *options]
 
@@ -164,7 +167,7 @@ def _configured(typed: list[str]) -> Iterable[str]:
 def _values(option: Any, typed: str) -> Iterable[str]:
     if option.dest in ("pattern", "patterns"):
         return _patterns(typed, several=option.dest == "patterns")
-    known = {"model": MODELS, "server": magics.current().session.connections}
+    known = {"model": MODELS, "models": MODELS, "server": magics.current().session.connections}
     return option.choices or known.get(option.dest, ())
 
 

@@ -12,6 +12,7 @@ import asyncio
 import json
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from . import ledger, messages, models, tokens
@@ -24,6 +25,7 @@ from .window import Window
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessage
+    from langchain_core.runnables import RunnableConfig
 
 __all__ = ["Agent"]
 
@@ -67,44 +69,16 @@ class Agent:
         self._bound = models.bind(self._model, [schema for _, schema in self.context.schemas])
         self.messages.append(HumanMessage(clean(self.context.question), id="question"))
         try:
-            async for update in self._graph().astream(
-                {"messages": [], "injected": []}, {"recursion_limit": 3 * MOST_CALLS + 1}, stream_mode="updates"
+            async for update in _graph().astream(
+                {"messages": [], "injected": []},
+                {"recursion_limit": 3 * MOST_CALLS + 1, "configurable": {"agent": self}},
+                stream_mode="updates",
             ):
                 for change in update.values():
                     self.messages += (change or {}).get("messages", [])
         except GraphRecursionError:
             raise ModelError(f"the turn was ended after {MOST_CALLS} provider calls without an answer") from None
         return messages.text_of(self.messages[-1])
-
-    def _graph(self) -> Any:
-        from langgraph.graph import END, START, StateGraph
-        from langgraph.types import Send
-
-        async def model(state: _State) -> dict[str, Any]:
-            return {"messages": [await self._ask_model(state["messages"])]}
-
-        async def tool(call: dict[str, Any]) -> dict[str, Any]:
-            result, injected = await self.calls.run(call)
-            return {"messages": [result], "injected": injected}
-
-        def join(state: _State) -> dict[str, Any]:
-            # `injected` only grows: what was put into messages before is counted off.
-            before = sum(map(messages.is_injected, state["messages"]))
-            return {"messages": state["injected"][before:]}
-
-        def route(state: _State) -> Any:
-            calls = messages.calls_of(state["messages"][-1])
-            return [Send("tool", call) for call in calls] or END
-
-        graph: Any = StateGraph(_State)
-        graph.add_node("model", model)
-        graph.add_node("tool", tool)
-        graph.add_node("join", join)
-        graph.add_edge(START, "model")
-        graph.add_conditional_edges("model", route, ["tool", END])
-        graph.add_edge("tool", "join")
-        graph.add_edge("join", "model")
-        return graph.compile()
 
     # -- the model
 
@@ -143,19 +117,59 @@ class Agent:
     async def _stream(self, request: list[BaseMessage], span: Open) -> AIMessage:
         from langchain_core.messages import message_chunk_to_message
 
-        whole: AIMessageChunk | None = None
+        chunks: list[AIMessageChunk] = []
         started = timer()
         async for chunk in self._bound.astream(request):
-            if whole is None:
+            if not chunks:
                 span.note(first_chunk_seconds=timer() - started)
-            whole = chunk if whole is None else whole + chunk
+            chunks.append(chunk)
             if text := messages.text_of(chunk):
                 self._on_text(text)
-        if whole is None:
+        if not chunks:
             raise ModelError(f"{span.span.name} answered nothing at all; ask again")
+        # All at once: to add one after the other takes time that grows with the square of their number.
+        whole = chunks[0] + chunks[1:]
         return messages.with_ids(messages.strict(cast("AIMessage", message_chunk_to_message(whole)), whole), self._ids)
 
 
 class _State(TypedDict):
     messages: Annotated[list[Any], operator.add]
     injected: Annotated[list[Any], operator.add]
+
+
+@cache
+def _graph() -> Any:
+    """Made once, as that takes longer than a turn's own work; the turn's agent comes with the configuration."""
+    from langgraph.graph import END, START, StateGraph
+    from langgraph.types import Send
+
+    async def model(state: _State, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [await _agent(config)._ask_model(state["messages"])]}
+
+    async def tool(call: dict[str, Any], config: RunnableConfig) -> dict[str, Any]:
+        result, injected = await _agent(config).calls.run(call)
+        return {"messages": [result], "injected": injected}
+
+    def join(state: _State) -> dict[str, Any]:
+        # `injected` only grows: what was put into messages before is counted off.
+        before = sum(map(messages.is_injected, state["messages"]))
+        return {"messages": state["injected"][before:]}
+
+    def route(state: _State) -> Any:
+        calls = messages.calls_of(state["messages"][-1])
+        return [Send("tool", call) for call in calls] or END
+
+    graph: Any = StateGraph(_State)
+    graph.add_node("model", model)
+    graph.add_node("tool", tool)
+    graph.add_node("join", join)
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", route, ["tool", END])
+    graph.add_edge("tool", "join")
+    graph.add_edge("join", "model")
+    return graph.compile()
+
+
+def _agent(config: RunnableConfig) -> Agent:
+    agent: Agent = config["configurable"]["agent"]
+    return agent

@@ -11,6 +11,7 @@ import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError as IPythonUsageError
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from .board import Board
     from .forms import Request
     from .notebook import ProgressLine
+    from .replayed import Replayed
+    from .replaying import Progress
     from .sessions import Session
 
-__all__ = ["Magics", "agent_options", "compare_options", "current", "load", "unload"]
+__all__ = ["Magics", "agent_options", "compare_options", "current", "load", "replay_options", "unload"]
 
 _current: Magics | None = None
 _HINTS = {  # by program: what somebody probably meant who typed words that no argument takes
@@ -49,6 +52,7 @@ class Magics:
         self.session: Session = Session(on_request=self._on_request)
         self._typist = Typist(self.session)
         self._line: ProgressLine | None = None
+        self._progress: Progress | None = None  # of a replay that runs
         self.session.loop.idle = self._idle
         self.boards: list[Board] = []
         self._clickable = False  # of the running turn; `headless` is of the last request, which may be a subshell's
@@ -62,11 +66,21 @@ class Magics:
     def _idle(self) -> None:
         """While a magic blocks: let a person answer a server, and see how far it is."""
         self._typist()
-        if not self.headless and self.session.progressing is not None:
+        if not self.headless and (text := self._told()) is not None:
             from .notebook import ProgressLine
 
-            self._line = self._line or ProgressLine(self.session)
-            self._line()
+            self._line = self._line or ProgressLine()
+            self._line(text)
+
+    def _told(self) -> str | None:
+        """How far it is."""
+        if self._progress is not None:
+            from .view.replayed import progress
+
+            return progress(self._progress)
+        from .notebook import told
+
+        return told(self.session)
 
     def _on_request(self, request: Request) -> Any:
         """Whether somebody can answer a server: in the live view of a turn, by typing while a magic blocks, or later."""
@@ -147,6 +161,50 @@ class Magics:
         finally:
             self.sync()
 
+    def replay(self, line: str) -> None:
+        """%replay [options] TURNS: run stored turns again under several patterns and models, and see rates with intervals."""
+        options = _parse(replay_options, _split(line))
+        if options is None:
+            return
+        before = len(self.session.replays)
+        try:
+            self.session.replay(
+                self._turns(options.turns), options.patterns, options.models, repeat=options.repeat,
+                concurrency=options.concurrency, store=options.store, seed=options.seed, recording=options.recording,
+                most_tokens=options.most_tokens, most_usd=options.most_usd, approve=options.approve, live=self._running,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            raise Stopped(
+                "the replay was stopped; what has finished is kept, and the same line goes on from there"
+            ) from None
+        finally:
+            self._progress = None
+            for replayed in self.session.replays[before:]:
+                self._show_replay(replayed)
+            if self._line is not None:
+                self._line.done()
+
+    def _running(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def _turns(self, named: str | None) -> Any:
+        """A file, or what a variable of the notebook holds; the notebook's own turns where none is named."""
+        if named is None:
+            if not self.session.turns:
+                raise UsageError(
+                    "name a file of turns, as in %replay turns.jsonl; this notebook has none of its own yet"
+                )
+            return self.session.turns
+        held = self.ip.user_ns.get(named) if named.isidentifier() and not Path(named).exists() else None
+        return named if held is None else held
+
+    def _show_replay(self, replayed: Replayed) -> None:
+        from IPython.display import display
+
+        self.show(replayed._repr_mimebundle_())
+        for chart in replayed.charts():
+            display(chart)
+
 
 def _split(line: str) -> list[str]:
     try:
@@ -182,6 +240,7 @@ def _overview() -> str:
             *lines,
             "  %%agent           Ask the agent a question.",
             "  %%compare         Ask it under several patterns.",
+            "  %replay           Run stored turns again, many at a time.",
             "Each takes --help.",
         ]
     )
@@ -211,6 +270,30 @@ def compare_options() -> None:
 @argument("--new", action="store_true", help="start a new thread: the model does not get the turns before")
 def agent_options() -> None:
     """Ask the agent the question below the line."""
+
+
+@magic_arguments("%replay")
+@argument(
+    "turns", nargs="?", metavar="TURNS",
+    help="a file of JSON lines (id, question, relevant, expect, attach, messages), or a variable that holds such a list or a "
+    "DataFrame; default: the turns of this notebook",
+)  # fmt: skip
+@argument(
+    "--patterns", metavar="P,P,...", default="catalog,attach", help="as for %%compare; attach is what each turn names"
+)
+@argument("--models", metavar="M,M,...", help="models as for %%agent, separated by commas; default: the session's")
+@argument("--repeat", type=int, default=1, help="how many times each turn is run under each")
+@argument("--concurrency", type=int, default=8, help="turns at a time")
+@argument(
+    "--store", metavar="FILE", help="where results are kept; default: beside the file of turns, NAME.replay.sqlite"
+)
+@argument("--seed", type=int, default=0, help="of all that is drawn")
+@argument("--recording", metavar="FILE", help="answer reads from this file, and add to it what is not there yet")
+@argument("--most-tokens", type=int, metavar="N", help="stop before more are used")
+@argument("--most-usd", type=float, metavar="N", help="stop before it costs more, by list prices")
+@argument("--approve", choices=("all", "none"), default="none", help="whether the servers' own tools may run")
+def replay_options() -> None:
+    """Run stored turns again under several patterns and models: hit rates with intervals, tokens, seconds."""
 
 
 # -- loading
@@ -252,6 +335,12 @@ def load(ip: Any) -> None:
     def compare(line: str, cell: str) -> Any:
         return magics.compare(line, cell)
 
+    @no_var_expand
+    def replay(line: str) -> None:
+        magics.replay(line)
+
+    replay.__doc__ = Magics.replay.__doc__
+    ip.register_magic_function(replay, "line", "replay")
     for name, function in (("agent", agent), ("compare", compare)):
         function.__doc__ = getattr(Magics, name).__doc__
         ip.register_magic_function(function, "cell", name)
@@ -273,6 +362,6 @@ def unload(ip: Any) -> None:
     _current.session.close()
     _current = None
     magics = ip.magics_manager.magics
-    del magics["line"]["mcp"], magics["cell"]["agent"], magics["cell"]["compare"]
+    del magics["line"]["mcp"], magics["line"]["replay"], magics["cell"]["agent"], magics["cell"]["compare"]
     ip.input_transformers_cleanup.remove(_await)
     ip.Completer.custom_matchers.remove(complete)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .sessions import Session
     from .turn import Turn
 
-__all__ = ["ProgressLine", "ask", "compare"]
+__all__ = ["ProgressLine", "ask", "compare", "told"]
 
 _BAR = 24  # characters
 
@@ -181,7 +181,7 @@ def _live_row(span: Span, depth: int) -> dict[str, Any]:
     figures += [f"{tokens:,} tokens estimated"] if tokens is not None else []
     if span.usage and span.usage.input_tokens is not None:
         figures.append(f"{span.usage.input_tokens:,} tokens in")
-    figures += [told] if span.status == "open" and (told := progress(span)) else []
+    figures += [far] if span.status == "open" and (far := progress(span)) else []
     status = "waiting" if span.kind in ("gate", "request") and span.status == "open" else span.status
     return {
         "kind": "row", "id": span.id, "depth": depth, "label": label(span), "actor": span.actor, "status": status,
@@ -190,19 +190,17 @@ def _live_row(span: Span, depth: int) -> dict[str, Any]:
 
 
 class ProgressLine:
-    """One line that says how far the request of a blocking magic is, and whose place its result takes.
+    """One line that says how far what a blocking magic waits for is, and whose place its result takes.
 
     Called between two slices of the waiting.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self) -> None:
         self._handle: Any = None
         self._shown: dict[str, str] | None = None
 
-    def __call__(self) -> None:
-        span = self._session.progressing
-        bundle = {"text/plain": f"{visible(span.name)}: {_bar(span)}{progress(span)}"} if span else self._shown
+    def __call__(self, text: str) -> None:
+        bundle = {"text/plain": text}
         if bundle == self._shown:
             return
         self._shown = bundle
@@ -224,6 +222,12 @@ class ProgressLine:
         if self._handle is not None:
             self._handle.update({}, raw=True)
             self._handle = None
+
+
+def told(session: Session) -> str | None:
+    """How far the request is that a magic waits for; `None` where its server has not told."""
+    span = session.progressing
+    return f"{visible(span.name)}: {_bar(span)}{progress(span)}" if span else None
 
 
 def _bar(span: Span) -> str:

@@ -19,6 +19,7 @@ from . import asking, compare, policy
 from .asked import Desk, OnRequest
 from .asking import Asked, Asking, Event, Live
 from .attaching import Attaching
+from .cases import Turns
 from .compare import Comparison
 from .connection import Connection
 from .content import Completion, Content, Offer, Prompt, PromptResult, Template
@@ -31,7 +32,7 @@ from .secret import Secret, mask
 from .servers import Servers
 from .span import Span, fold
 from .target import target
-from .turn import Attachment, Preview, Refresh, Thread, Turn, Turns
+from .turn import Attachment, Preview, Refresh, Thread, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -7,7 +7,7 @@ last snapshot of an id wins, the order of first arrival is the order of display.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -58,7 +58,9 @@ class Span:
 
     def to_json(self) -> dict[str, JSON]:
         """A dict that `json.dumps` takes and `from_json` reads back."""
-        return asdict(self)
+        # Not `asdict`, which copies all that is below: a replay writes thousands.
+        usage = asdict(self.usage) if self.usage else None
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"usage": usage}
 
     @classmethod
     def from_json(cls, data: Mapping[str, JSON]) -> Span:

@@ -13,9 +13,7 @@ from .span import Actor, Span
 if TYPE_CHECKING:
     import pandas
 
-    from .cases import Case
-
-__all__ = ["Attachment", "Preview", "Refresh", "Status", "Thread", "Turn", "Turns"]
+__all__ = ["Attachment", "Preview", "Refresh", "Status", "Thread", "Turn"]
 
 Refresh = Literal["once", "turn", "notify"]
 Status = Literal["ok", "cancelled", "error"]
@@ -128,13 +126,3 @@ class Turn:
         from .view import html, text
 
         return {"text/html": html.turn(self), "text/plain": text.turn(self)}
-
-
-class Turns(list[Turn]):
-    """Finished turns, the oldest first."""
-
-    def to_cases(self) -> list[Case]:
-        """A case of each, to be replayed: the URIs that its answer shows to have needed are the relevant ones."""
-        from . import cases
-
-        return list(cases.load(self).good) if self else []

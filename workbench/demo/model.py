@@ -162,5 +162,7 @@ def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
     ]
     first = AIMessageChunk(content="", tool_call_chunks=calls, response_metadata=message.response_metadata)
     yield ChatGenerationChunk(message=first)
-    for word in re.findall(r"\s*\S+|\s+$", str(message.content)):
-        yield ChatGenerationChunk(message=AIMessageChunk(content=word))
+    for words in re.findall(
+        r"(?:\s*\S+){1,8}|\s+$", str(message.content)
+    ):  # each costs LangChain a tenth of a millisecond
+        yield ChatGenerationChunk(message=AIMessageChunk(content=words))
