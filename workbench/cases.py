@@ -251,17 +251,19 @@ def _text(content: Any) -> str:
 
 
 def _of_turn(turn: Turn) -> Case:
-    """Its question, what was said before, and the URIs that it had in its context and that its answer shows to have needed
-    (`Context.unused` says which it does not); what was attached is what the host knew."""
+    """Its question, what was said before, and the URIs that somebody chose and that its answer shows to have needed
+    (`Context.unused` says which it does not); what was attached is what the host knew. Where everything was put into the
+    system prompt, nobody has chosen, and what is relevant is not known."""
     from . import messages
 
     there = [x for x in turn.spans if x.kind in ("read", "attach") and x.status == "ok" and x.detail.get("uri")]
-    unused = {each["label"] for span in turn.spans if span.kind == "turn" for each in span.detail.get("unused") or ()}
-    used = dict.fromkeys(span.detail["uri"] for span in there if span.detail["uri"] not in unused)
-    known = dict.fromkeys(x.detail["uri"] for x in there if x.kind == "attach" and not _is_dumped(x))
+    unused = {each["label"] for span in turn.spans for each in span.detail.get("unused") or ()}
+    chosen = [x for x in there if x.actor == "model" or (x.kind == "attach" and not _is_dumped(x))]
+    used = [x for x in chosen if x.detail["uri"] not in unused]
     return Case(
-        id=f"turn {turn.number}", question=turn.question, messages=tuple(messages.to_chat(turn.history)), relevant=tuple(used),
-        attach=tuple(uri for uri in known if uri in used),
+        id=f"turn {turn.number}", question=turn.question, messages=tuple(messages.to_chat(turn.history)),
+        relevant=tuple(dict.fromkeys(x.detail["uri"] for x in used)),
+        attach=tuple(dict.fromkeys(x.detail["uri"] for x in used if x.kind == "attach")),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import threading
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -171,7 +172,8 @@ class Magics:
             self.session.replay(
                 self._turns(options.turns), options.patterns, options.models, repeat=options.repeat,
                 concurrency=options.concurrency, store=options.store, seed=options.seed, recording=options.recording,
-                most_tokens=options.most_tokens, most_usd=options.most_usd, approve=options.approve, live=self._running,
+                most_tokens=options.most_tokens, most_usd=options.most_usd, approve=options.approve,
+                scheduler=options.scheduler, live=self._running,
             )  # fmt: skip
         except KeyboardInterrupt:
             raise Stopped(
@@ -186,6 +188,8 @@ class Magics:
 
     def _running(self, progress: Progress) -> None:
         self._progress = progress
+        if threading.current_thread() is threading.main_thread():  # else it waits, and asks by itself how far it is
+            self._idle()
 
     def _turns(self, named: str | None) -> Any:
         """A file, or what a variable of the notebook holds; the notebook's own turns where none is named."""
@@ -292,6 +296,7 @@ def agent_options() -> None:
 @argument("--most-tokens", type=int, metavar="N", help="stop before more are used")
 @argument("--most-usd", type=float, metavar="N", help="stop before it costs more, by list prices")
 @argument("--approve", choices=("all", "none"), default="none", help="whether the servers' own tools may run")
+@argument("--scheduler", metavar="tcp://HOST:PORT", help="run the turns on the workers of this Dask scheduler")
 def replay_options() -> None:
     """Run stored turns again under several patterns and models: hit rates with intervals, tokens, seconds."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,21 @@ class Recording:
         if self.path is not None and self.path.exists():
             for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1):
                 self._take(line, f"{self.path}, line {number}")
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Recording:
+        """One in memory, from the `lines` of another."""
+        made = cls()
+        for number, line in enumerate(lines, 1):
+            made._take(line, f"line {number}")
+        return made
+
+    def lines(self) -> list[str]:
+        """What stands in its file."""
+        return [self._line(each) for each in (*self.servers.values(), *self._answers.values())]
+
+    def _line(self, found: Mapping[str, Any]) -> str:
+        return self._mask(json.dumps(found, ensure_ascii=False))
 
     def _take(self, line: str, where: str) -> None:
         try:
@@ -66,7 +81,7 @@ class Recording:
     def _write(self, found: Mapping[str, Any]) -> None:
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(self._mask(json.dumps(found, ensure_ascii=False)) + "\n")
+                file.write(self._line(found) + "\n")
 
 
 def _key(server: str, method: str, params: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .gate import Approve
     from .recorded import Recording
 
-__all__ = ["Budget", "Progress", "Settings", "Task", "bench", "plan", "replay", "run", "store_of"]
+__all__ = ["Bench", "Budget", "Progress", "Settings", "Task", "bench", "missing", "one", "plan", "prepare", "run"]
 
 
 class Task(NamedTuple):
@@ -140,24 +140,17 @@ def _digest(value: Any) -> str:
     return sha256(json.dumps(value, sort_keys=True, default=str).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def store_of(turns: Any, path: str | Path | None) -> Store:
-    """The store that was named; that of a file of turns stands beside it, that of others is in memory."""
-    if path is None and isinstance(turns, str | Path):
-        path = Path(turns).with_suffix(".replay.sqlite")
-    return Store(path)
-
-
 # -- running them
 
 
-class _Bench(NamedTuple):
+class Bench(NamedTuple):
     """Where turns are run that leave nothing in the session whose servers they ask."""
 
     asking: asking.Asking
     servers: Lent
 
 
-async def bench(servers: Servers, mask: Callable[[str], str], recording: Recording | None = None) -> _Bench:
+async def bench(servers: Servers, mask: Callable[[str], str], recording: Recording | None = None) -> Bench:
     """A bench with the servers as they are now, or as the recording has them."""
     heard: list[asking.Asking] = []
     recorder = Recorder(lambda span: heard[0].heard(span), Clock(), mask, "replay-")
@@ -165,7 +158,7 @@ async def bench(servers: Servers, mask: Callable[[str], str], recording: Recordi
     heard.append(asking.Asking(lent, Attaching(lent, dict, recorder.clock), recorder))
     await lent.open()
     lent.need_server()
-    return _Bench(heard[0], lent)
+    return Bench(heard[0], lent)
 
 
 @dataclass
@@ -252,7 +245,7 @@ def _input(span: Span) -> int:
     return sum(piece["tokens"] or 0 for piece in span.detail["composition"])
 
 
-async def replay(
+async def prepare(
     servers: Servers,
     mask: Callable[[str], str],
     turns: Any,
@@ -260,25 +253,20 @@ async def replay(
     chosen: Sequence[str | BaseChatModel],
     repeat: int,
     seed: int,
-    store: Store,
+    store: str | Path | None,
     recording: Recording | None,
-    settings: Settings,
-    budget: Budget,
-    begun: Callable[[Replayed], None],
-    tell: Callable[[Progress], None],
-) -> Replayed:
-    """All of it: `Session.replay`. `begun` gets the result before the first turn runs, and it grows from then on."""
+) -> tuple[Bench, list[Task], Replayed]:
+    """Everything that can be wrong is found before the first turn runs; the result grows while they do."""
     found = await asyncio.to_thread(cases.load, turns)
     stand = await bench(servers, mask, recording)
     tasks, aside = plan(found.good, patterns, chosen, repeat, seed, stand.servers.offer)
-    done = Replayed([task.key for task in tasks], store, [*found.aside, *aside], concurrency=settings.concurrency)
-    begun(done)
-    await run(stand, tasks, settings, done, budget, tell)
-    return done
+    if store is None and isinstance(turns, str | Path):
+        store = Path(turns).with_suffix(".replay.sqlite")
+    return stand, tasks, Replayed([task.key for task in tasks], Store(store), [*found.aside, *aside])
 
 
 async def run(
-    bench: _Bench,
+    bench: Bench,
     tasks: Sequence[Task],
     settings: Settings,
     replayed: Replayed,
@@ -290,15 +278,15 @@ async def run(
     A turn that fails is a result, too, and run again the next time. Cancelling it leaves what is finished.
     """
     await asyncio.to_thread(compare.warm)
-    there = {key for key, row in replayed.store.rows(task.key for task in tasks) if row["error"] is None}
-    progress = Progress(len(tasks), len(there))
-    pending = iter([task for task in tasks if task.key not in there])
+    left = missing(tasks, replayed)
+    progress, pending = Progress(len(tasks), len(tasks) - len(left)), iter(left)
+    replayed.concurrency = settings.concurrency
     tell(progress)
 
     async def work() -> None:
         while replayed.stopped is None and (task := next(pending, None)) is not None:
             try:
-                result = await _one(bench, task, settings, budget, progress)
+                result = await one(bench, task, settings, budget, progress)
                 replayed.store.put(result)
             except Stopped as error:
                 replayed.stopped = str(error)
@@ -316,7 +304,14 @@ async def run(
         raise
 
 
-async def _one(bench: _Bench, task: Task, settings: Settings, budget: Budget, progress: Progress) -> Result:
+def missing(tasks: Sequence[Task], replayed: Replayed) -> list[Task]:
+    """The tasks that are not in the store, or failed."""
+    there = {key for key, row in replayed.store.rows(task.key for task in tasks) if row["error"] is None}
+    return [task for task in tasks if task.key not in there]
+
+
+async def one(bench: Bench, task: Task, settings: Settings, budget: Budget, progress: Progress) -> Result:
+    """One task, asked again while its provider is busy. Raises `Stopped` where the budget lets it not be finished."""
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
     turns: list[Turn] = []

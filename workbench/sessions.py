@@ -524,6 +524,7 @@ class Session:
         most_usd: float | None = None,
         retries: int = 4,
         approve: Approve = "none",
+        scheduler: Any = None,
         live: Callable[[Progress], None] | None = None,
     ) -> Replayed:
         """Run many stored turns again, each under each pattern with each model, and give rates, tokens and seconds.
@@ -533,24 +534,29 @@ class Session:
         again. `models` are names separated by commas, or a list (None: the session's). `concurrency` is how many turns run at a
         time; `retries` how often a turn is asked again whose provider was busy. `recording` is a file from which servers'
         answers are taken, and to which new ones are added; with it no server has to be connected. `most_tokens` and `most_usd`
-        stop it before a call would exceed them. `live` gets the progress on the background loop. Nothing of it enters the
-        thread or `turns`.
+        stop it before a call would exceed them. `scheduler` is the address of a Dask scheduler, or its `Client`, whose workers
+        run the turns (extra `dask`). `live` gets the progress, on a thread of its own. Nothing of it enters the thread or
+        `turns`.
 
         Raises `UsageError` before anything runs. When it is stopped, what is finished is the last of `replays`.
         """
-        from . import replaying
+        from . import replaying, scattered
         from .recorded import Recording
 
         chosen = self.model if models is None else models
         named = chosen.split(",") if isinstance(chosen, str) else chosen if isinstance(chosen, Sequence) else [chosen]
-        return self.loop.run(
-            replaying.replay(
-                self.servers, self.mask, turns, patterns, named, repeat, seed, replaying.store_of(turns, store),
-                Recording(recording, self.mask) if isinstance(recording, str | Path) else recording,
-                replaying.Settings(concurrency=concurrency, retries=retries, approve=approve),
-                replaying.Budget(most_tokens, most_usd), self.replays.append, live or (lambda progress: None),
-            )
-        )  # fmt: skip
+        settings = replaying.Settings(concurrency=concurrency, retries=retries, approve=approve)
+        budget, tell = replaying.Budget(most_tokens, most_usd), live or (lambda progress: None)
+        kept = Recording(recording, self.mask) if isinstance(recording, str | Path) else recording
+        bench, tasks, done = self.loop.run(
+            replaying.prepare(self.servers, self.mask, turns, patterns, named, repeat, seed, store, kept)
+        )
+        self.replays.append(done)
+        if scheduler is None:
+            self.loop.run(replaying.run(bench, tasks, settings, done, budget, tell))
+        else:
+            scattered.run(scheduler, self.servers, kept, tasks, settings, done, (most_tokens, most_usd), tell)
+        return done
 
     async def _ask(self, asked: Asked, new: bool, live: Live | None) -> Turn:
         async with self._one_turn:

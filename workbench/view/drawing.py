@@ -45,6 +45,7 @@ COLOURS = {
     "sampling": "#7FC9B5", "difference": "#767676",
     "model": _BLUE, "read": _RED, "tool": _ORANGE, "prompt": _PINK, "attach": _GREEN, "gate": _YELLOW, "request": _SKY,
     "connect": "#A6761D",
+    "interval": _SKY, "rate": _BLUE, "5 to 95 %": OTHER, "middle half": _SKY, "median": _BLUE,
 }  # fmt: skip
 """The colour of a kind of input and of a kind of step: what belongs together has the same. Others are `OTHER`."""
 
