@@ -67,7 +67,7 @@ def _kind(
     if key in given:
         return "given"
     if key not in read:
-        return "wrong" if any(other not in relevant for _, other in asked) else "never"
+        return "wrong" if any(other != key for _, other in asked) else "never"
     first = min(step for step, other in asked if other == key)
     return "late" if any(step < first and other not in relevant for step, other in asked) else "fired"
 

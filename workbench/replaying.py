@@ -11,7 +11,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +22,7 @@ from .cases import Aside, Case
 from .content import Offer
 from .errors import ModelError, NotOffered, Stopped, UsageError
 from .expect import expectation
+from .gate import check
 from .lookup import find_readable
 from .outcome import outcome
 from .pattern import Attach, Pattern, Sum
@@ -70,6 +71,7 @@ class Settings:
             raise UsageError(f"concurrency is {self.concurrency}; it is 1 or more")
         if self.retries < 0:
             raise UsageError(f"retries is {self.retries}; it is 0 or more")
+        check(self.approve)
 
 
 # -- which tasks there are
@@ -215,7 +217,7 @@ class Budget:
         sent = _input(event) if usage.input_tokens is None else usage.input_tokens
         self._longest = max(self._longest, got)
         self.tokens += sent + got
-        self.usd += self._price(event, event.usage or Usage(input_tokens=sent, output_tokens=got))
+        self.usd += self._price(event, replace(usage, input_tokens=sent, output_tokens=got))
 
     def _reserve(self, span: Span) -> None:
         sent = _input(span)
@@ -224,17 +226,19 @@ class Budget:
         all_usd = self.usd + usd + sum(usd for _, usd in self._open.values())
         if self._most_tokens is not None and all_tokens > self._most_tokens:
             raise Stopped(
-                f"stopped at {self.tokens:,} tokens: the next call would exceed the {self._most_tokens:,} that it may use"
+                f"stopped at {self.tokens:,} tokens: the next call would exceed the {self._most_tokens:,} allowed"
             )
         if self._most_usd is not None and all_usd > self._most_usd:
             raise Stopped(
-                f"stopped at US$ {self.usd:.4f}: the next call would exceed the US$ {self._most_usd:g} that it may cost"
+                f"stopped at US$ {self.usd:.4f}: the next call would exceed the US$ {self._most_usd:g} allowed"
             )
         self._open[span.id] = tokens, usd
 
     def _price(self, span: Span, usage: Usage) -> float:
         if self._most_usd is None:
             return 0.0
+        # What is not known to have come from a cache is held to have its full price: a ceiling may be reached too early.
+        usage = replace(usage, cached_tokens=usage.cached_tokens or 0)
         found = price.price(span.name, usage, span.detail.get("provider"), span.started)
         if found is None:
             raise Stopped(f"the price of {span.name} is not known, so no ceiling on money can be held: use most_tokens")

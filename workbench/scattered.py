@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_Most = tuple[int | None, float | None]
+"""Tokens and US$ that may be used."""
 _CHUNKS = 4  # for each worker, so that a slow one holds up the end by a quarter of its share
 _LARGEST = 64  # turns of a chunk: that much is run again where a worker dies
 _PATIENCE = 10.0  # seconds until a scheduler has answered
@@ -54,13 +56,14 @@ def run(
     tasks: Sequence[Task],
     settings: Settings,
     replayed: Replayed,
-    most: tuple[int | None, float | None],
+    most: _Most,
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> None:
     """Run the tasks that are not in the store of `replayed` on all workers of `scheduler`, an address or a `Client`.
 
-    `most` tokens and US$ are shared out evenly among the workers. Raises `UsageError` before a turn runs where there is no
-    scheduler, or its workers lack something: they and what they lack are named.
+    `most` tokens and US$ are shared out among the chunks, by their turns, so that no worker has to ask another. Raises
+    `UsageError` before a turn runs where there is no scheduler, or its workers lack something: they and what they lack are
+    named.
     """
     stand = _stand(servers, recording)
     client, ours = _client(scheduler)
@@ -69,15 +72,22 @@ def run(
         left = replaying.missing(tasks, replayed)
         progress = Progress(len(tasks), len(tasks) - len(left))
         replayed.concurrency = settings.concurrency * len(workers)
-        part = tuple(None if each is None else each / len(workers) for each in most)
         size = max(1, min(_LARGEST, -(-len(left) // (_CHUNKS * len(workers)))))
         chunks = [left[at : at + size] for at in range(0, len(left), size)]
         tell(progress)
-        futures = [client.submit(_chunk, stand, chunk, settings, part, pure=False) for chunk in chunks]
+        futures = [
+            client.submit(_chunk, stand, chunk, settings, _part(most, len(chunk) / len(left)), pure=False)
+            for chunk in chunks
+        ]
         _collect(client, futures, replayed, progress, tell)
     finally:
         if ours:
             client.close()
+
+
+def _part(most: _Most, share: float) -> _Most:
+    tokens, usd = most
+    return None if tokens is None else max(1, int(tokens * share)), None if usd is None else usd * share
 
 
 def _collect(
@@ -190,9 +200,7 @@ def _bench(stand: _Stand) -> tuple[Session, replaying.Bench]:
         return _held[stand.key]
 
 
-def _chunk(
-    stand: _Stand, tasks: Sequence[Task], settings: Settings, most: tuple[int | None, float | None]
-) -> tuple[list[Result], str | None]:
+def _chunk(stand: _Stand, tasks: Sequence[Task], settings: Settings, most: _Most) -> tuple[list[Result], str | None]:
     """The results of some tasks, and why it stopped before the last one."""
     from .replayed import Replayed
 

@@ -153,7 +153,9 @@ def head(replayed: Replayed) -> str:
     times = f", {several[-1]} times each" if several and several[-1] > 1 else ""
     only = {model for _, model in replayed.designs}
     model = f" with {visible(next(iter(only)), 80)}" if len(only) == 1 else ""
-    return f"{cases:,} cases under {len(replayed.designs):,} designs{model}{times}"
+    designs = len(replayed.designs)
+    counts = f"{cases:,} case{'s' * (cases != 1)} under {designs:,} design{'s' * (designs != 1)}"
+    return f"{counts}{model}{times}"
 
 
 def pairs(replayed: Replayed) -> Iterable[Differing]:
