@@ -1,4 +1,4 @@
-"""`make bench`: four comparisons with what one would use otherwise, each interleaved in one run (A B A B ...).
+"""`make bench`: six comparisons with what one would use otherwise, each interleaved in one run (A B A B ...).
 
 Machines are noisy, so a figure is a median and only ratios of neighbouring measurements count. Prints a table and writes
 `build/bench.json` with every sample. What is compared, and what each side got for its time, is said in README.md.
@@ -15,23 +15,28 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from jupyter_client.manager import KernelManager
+from langchain_core.tools import tool
 from langchain_mcp_adapters.resources import load_mcp_resources
+from langgraph.prebuilt import create_react_agent
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from pydantic import AnyUrl
 
-from workbench import search
+from workbench import Session, pattern, search
+from workbench.cases import Case
 from workbench.connection import Connection
 from workbench.content import Offer, Resource
+from workbench.demo.model import DemoModel
 from workbench.target import Target
 
 HERE = Path(__file__).parent
@@ -264,6 +269,89 @@ def searching(rounds: int, number: int = 100_000) -> list[Row]:
     return [pair(f"search of {number:,}", "wall s", [x.wall for x in ours_], [x.wall for x in peer_], note=note)]
 
 
+# -- 5 and 6: a replay against one turn at a time, and a turn of it against LangGraph alone
+
+PATTERNS = "dump,truncate,catalog,attach,companion"
+SUBJECTS = ("renewal date", "seat count", "billing status", "billing cycle", "account manager", "plan name")
+ASKED = (
+    "What is the {} of customer {}?", "Customer {1}: tell me the {0}", "Look up the {} for customer {}",
+    "Which {} has customer {}?", "The {} of customer {}, please", "I need the {} of customer {}",
+    "Do you know the {} of customer {}?", "Customer {1} asks for the {0}", "Please give me the {} of customer {}",
+    "Find the {} for customer {}",
+)  # fmt: skip
+
+
+def turns() -> list[Case]:
+    """240 questions about the demo server's four customers, each of which needs one record."""
+    found = []
+    for words in ASKED:
+        for subject in SUBJECTS:
+            for number in (4471, 4480, 4502, 4519):
+                uri = f"crm://customer/{number}/subscription"
+                question = words.format(subject, number)
+                found.append(Case(id=question, question=question, relevant=(uri,), attach=(uri,)))
+    return found
+
+
+def side_by_side(
+    cases: int = 240, alone: int = 4, model: str = "demo?first=0.5&next=0.7", at_once: int = 32
+) -> list[Row]:
+    """Turns of a replay at 32 at a time, against the same at one at a time (some of them: all would take 20 minutes)."""
+    with Session(model) as wb:
+        wb.connect("demo")
+
+        def seconds(number: int, concurrency: int) -> float:
+            began = time.perf_counter()
+            done = len(wb.replay(turns()[:number], PATTERNS, concurrency=concurrency, seed=concurrency).rows)
+            return (time.perf_counter() - began) / done
+
+        seconds(1, 1)
+        ours, peer = seconds(cases, at_once), seconds(alone, 1)
+    note = (
+        f"ours ran {5 * cases:,} turns with {at_once} at a time, the peer {5 * alone} of them one by one, with {model}"
+    )
+    return [pair("replay", "wall s a turn", [ours], [peer], aim=15, note=note)]
+
+
+def own_cost(rounds: int, cases: int = 40) -> list[Row]:
+    """CPU of a replayed turn under `catalog`, beside LangGraph's own agent with the same model, prompt and read over the same
+    connection: what spans, counting, gate, checks and store add."""
+    with Session("demo") as wb:
+        wb.connect("demo")
+        asked = turns()[:cases]
+
+        async def ours() -> int:
+            return len((await asyncio.to_thread(wb.replay, asked, "catalog", concurrency=8)).rows)
+
+        async def peer() -> int:
+            return await asyncio.to_thread(lambda: wb.loop.run(_bare(wb, asked)))
+
+        ours_, peer_ = asyncio.run(interleaved(rounds, ours, peer))
+    row = pair("turn", "CPU s a turn", [x.cpu / cases for x in ours_], [x.cpu / cases for x in peer_], aim=0.5)
+    return [replace(row, note=f"{cases} turns of two provider calls and one read each, 8 at a time")]
+
+
+async def _bare(wb: Session, asked: Sequence[Case]) -> int:
+    brief = await pattern.catalog(wb.offer, wb.servers.read)
+
+    @tool
+    async def read_resource(uri: str, server: str = "demo", offset: int = 0) -> str:
+        """Read a resource."""
+        return str((await wb.connections["demo"].read(uri)).value.parts[0].data)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has moved to another package, which is the same
+        graph: Any = create_react_agent(DemoModel(), [read_resource], prompt=f"{brief.system}\n\n{brief.catalog}")
+    left, done = iter(asked), list[str]()
+
+    async def work() -> None:
+        for case in left:
+            done.append((await graph.ainvoke({"messages": [("user", case.question)]}))["messages"][-1].text)
+
+    await asyncio.gather(*(work() for _ in range(8)))
+    return sum("customer" in answer for answer in done)
+
+
 # -- what is shown and kept
 
 
@@ -282,7 +370,7 @@ def table(rows: Sequence[Row]) -> str:
 
 def save(rows: Sequence[Row], path: Path) -> None:
     """Every sample, in seconds unless `measure` says otherwise, and what it was measured with."""
-    packages = ("mcp", "langchain-mcp-adapters", "ipykernel", "pydantic")
+    packages = ("mcp", "langchain-mcp-adapters", "langgraph", "ipykernel", "pydantic")
     found = {
         "python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}", "cpus": os.cpu_count(),
         "packages": {name: version(name) for name in packages},
@@ -297,7 +385,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="pairs of each comparison")
     rounds = parser.parse_args().rounds
     # Three times as many of the shortest one, which a noisy neighbour disturbs most.
-    rows = [*kernel(rounds), *catalog(3 * rounds), *catalog(rounds, page=1000), *big_read(rounds), *searching(rounds)]
+    rows = [
+        *kernel(rounds), *catalog(3 * rounds), *catalog(rounds, page=1000), *big_read(rounds), *searching(rounds),
+        *own_cost(rounds), *side_by_side(),
+    ]  # fmt: skip
     path = HERE.parent / "build" / "bench.json"
     save(rows, path)
     print(

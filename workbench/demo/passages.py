@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = ["Passage", "passages"]
@@ -19,16 +20,18 @@ class Passage(NamedTuple):
     text: str
 
 
-def passages(text: str) -> Iterator[Passage]:
+@lru_cache(maxsize=256)  # a replay meets the same documents in every turn
+def passages(text: str) -> tuple[Passage, ...]:
     """Cut a document at its Markdown headings and blank lines; small neighbours under one heading stay together."""
-    lines = text.split("\n")
     trail: list[tuple[int, str]] = []
-    for block in _sections(lines):
+    found: list[Passage] = []
+    for block in _sections(text.split("\n")):
         if heading := HEADING.match(block):
             level = len(heading[1])
             trail = [(above, title) for above, title in trail if above < level] + [(level, heading[2])]
         headings = " ".join(title for _, title in trail)
-        yield from (Passage(headings, piece) for piece in _pieces(block))
+        found += [Passage(headings, piece) for piece in _pieces(block)]
+    return tuple(found)
 
 
 HEADING = re.compile(r"(#{1,6}) +(.*)")
