@@ -63,6 +63,10 @@ def _completed(kernel: BlockingKernelClient, code: str) -> list[str]:
         ("%mcp prompt summarize_ticket t", ["%mcp prompt summarize_ticket ticket_id="]),
         ("%mcp prompt summarize_ticket ticket_id=T-104", ["%mcp prompt summarize_ticket ticket_id=T-1041"]),
         ("%%compare --rep", ["%%compare --repeat"]),
+        ("%replay --mod", ["%replay --models"]),
+        ("%replay turns --patterns dump,ca", ["%replay turns --patterns dump,catalog"]),
+        ("%replay turns --models de", ["%replay turns --models demo"]),
+        ("%replay turns --approve n", ["%replay turns --approve none"]),
         ("%%compare --patterns dump,ca", ["%%compare --patterns dump,catalog"]),
         (
             "%%compare --patterns dump,attach+c",

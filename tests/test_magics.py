@@ -242,3 +242,22 @@ def test_logs_need_no_name_where_one_server_is_connected(kernel: Kernel) -> None
     kernel.run("%mcp connect 'the second' -- python -m workbench.demo")
     assert "%mcp logs demo or %mcp logs 'the second'" in kernel.fails("%mcp logs --lines 3")
     kernel.run("%mcp disconnect 'the second'")
+
+
+# -- %replay
+
+
+def test_a_replay_shows_rates_pictures_and_what_is_wrong(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run("%mcp connect demo")
+    line = '{"id": "%s", "question": "What is the seat count of customer %s?", "relevant": ["crm://customer/%s/subscription"]}\n'
+    (path := tmp_path / "my turns.jsonl").write_text("".join(line % (n, n, n) for n in (4471, 4480)) + "{\n")
+    shown = kernel.text(f'%replay "{path}" --patterns catalog')
+    assert "2 of 2 = 100.0 % (34.2 to 100.0)" in shown and "line 3 is left out: it is no JSON" in shown
+    assert (tmp_path / "my turns.replay.sqlite").exists()
+    assert "image/png" in kernel.book.cells[-1].outputs[1].data
+    kernel.run("cases = [{'id': 'x', 'question': 'How are headings written?'}]")
+    assert "1 case under 2 designs" in kernel.text("%replay cases")
+    assert "none.jsonl cannot be read" in kernel.fails("%replay none.jsonl")
+    assert "there is no pattern 'wizard'" in kernel.fails("%replay cases --patterns wizard")
+    assert kernel.text("%replay --help").startswith("%replay [--patterns")
+    assert "catalog" in kernel.text("import workbench; workbench.session().replays[-1].summary()")

@@ -31,6 +31,9 @@ PROBES = {
     "missed=missed.answer, asked=ASKED, policed=wb.turns[-2].totals.provider_calls, mention=list(mention.reads().actor))",
     "04-what-must-stay-a-tool": f"dict(rows={ROWS}, composed={COMPOSED}, sizes=sizes, answers=answers, "
     "refused=list(refused.frame().status), tools=[tool.name for tool in wb.offer.tools])",
+    "05-replay": "dict(first={p: first.rate((p, m)) for p, m in first.designs}, points=difference, third=found, "
+    "how=second.summary().set_index('pattern')[['hit', 'hit_of', 'given', 'fired']].astype(int).T.to_dict(), "
+    "width=list(table.to - table['from']), mine=mine.summary().set_index('pattern').correct.astype(int).to_dict())",
 }
 
 
@@ -149,6 +152,23 @@ def test_the_fourth_lesson_shows_what_a_tool_for_every_resource_costs() -> None:
     assert len(set(found["answers"])) == len(found["answers"]), "each search is another content"
     assert found["refused"] == ["ok", "ok", "refused", "ok"]
     assert found["tools"] == ["search_tickets", "style_guide_tool"]
+
+
+def test_the_fifth_lesson_has_rates_with_intervals_and_says_what_is_simulated() -> None:
+    found, prose = facts("05-replay")
+    fired, trials, (low, high) = found["first"]["catalog"]
+    assert trials == 240 and low < 0.71 < high and low < fired / 240 < high
+    assert found["first"]["attach"][:2] == [240, 240]
+    mean, interval, paired = found["points"][3:6]
+    assert mean == pytest.approx(1 - fired / 240) and interval[0] < mean < interval[1]
+    assert paired[:3] == [240 - fired, 0, 240] and paired[3] < 0.001
+    how = found["how"]
+    assert how["attach"] == {"hit": 120, "hit_of": 240, "given": 120, "fired": 0}
+    assert how["attach+catalog"]["given"] == 120 and how["attach+catalog"]["hit"] > how["catalog"]["hit"] > 120
+    assert found["width"] == sorted(found["width"], reverse=True) and 0.11 < found["width"][3] < 0.12
+    assert found["third"][6] > 240, "this set does not settle it, as the text says"
+    assert found["mine"] == {"dump": 0, "catalog": 12, "attach": 12}
+    assert "The miss rate is simulated" in prose and "no finding" in prose
 
 
 def test_the_lessons_that_notes_name_are_there() -> None:

@@ -20,7 +20,7 @@ from .errors import UsageError, WorkbenchError
 from .forms import Request
 from .gate import check, gate
 from .loop import apart
-from .recorder import Open, Recorder
+from .recorder import Open, Recorder, under
 from .servers import Servers
 from .span import Actor, Span
 from .turn import Attachment, Preview, Status, Thread, Turn
@@ -118,9 +118,10 @@ class Asking:
         return done
 
     async def preview(self, asked: Asked, thread: Thread) -> Preview:
-        """What the next provider call of the thread would be made of. Nothing goes to a model, and nothing is traced."""
+        """What the next provider call of the thread would be made of. Nothing goes to a model, and of a turn nothing is traced:
+        a read that the pattern needs is one by itself."""
         quiet = Recorder(lambda span: None, self._recorder.clock, self._recorder.mask)
-        with quiet.span("turn", asked.question, "user") as span:
+        with quiet.span("turn", asked.question, "user") as span, under(None):
             agent = await self._agent(asked, thread, True, span, quiet, 0)
         made_of = await asyncio.to_thread(ledger.counted, agent.context.pieces(()))
         return Preview(models.model_name(asked.model), tuple(made_of), agent.window.able.window, agent.counter)

@@ -106,10 +106,15 @@ def listing(offer: Offer, budget: int = BUDGET) -> Listing:
         )
     ordered = sorted(every, key=_importance)
     chosen = ordered[: _fitting(ordered, room)] if fits else []
-    while chosen and tokens.count(_sections(chosen)) > room:
+    text = _with(counts, chosen)
+    while chosen and tokens.count(text) > budget:  # where two texts meet may be one token more
         chosen.pop()
-    text = "\n\n".join(x for x in (counts, _sections(chosen)) if x)
+        text = _with(counts, chosen)
     return Listing(text, tokens.count(text), len(chosen), len(every))
+
+
+def _with(counts: str, chosen: Sequence[Entry]) -> str:
+    return "\n\n".join(filter(None, (counts, _sections(chosen))))
 
 
 def counted(offer: Offer) -> Listing:

@@ -276,7 +276,7 @@ def agent_options() -> None:
     """Ask the agent the question below the line."""
 
 
-@magic_arguments("%replay")
+@magic_arguments("replay")
 @argument(
     "turns", nargs="?", metavar="TURNS",
     help="a file of JSON lines (id, question, relevant, expect, attach, messages), or a variable that holds such a list or a "

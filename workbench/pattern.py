@@ -69,8 +69,10 @@ class Brief:
         )
 
 
-def _once(*texts: str) -> str:
-    return "\n\n".join(dict.fromkeys(text for text in texts if text))
+def _once(text: str, other: str) -> str:
+    """Both, without the paragraphs of the other one that stand in the first already."""
+    said = text.split("\n\n")
+    return "\n\n".join(filter(None, [text, *(part for part in other.split("\n\n") if part not in said)]))
 
 
 Pattern = Callable[[Offer, Read], Awaitable[Brief]]
