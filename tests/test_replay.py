@@ -302,7 +302,8 @@ def test_an_interrupt_keeps_what_is_finished_and_the_next_run_goes_on(wb: Sessio
     assert f"it was stopped; {12 - done} of 12 turns are left" in repr(stopped)
     progress: list[replaying.Progress] = []
     whole = wb.replay(turns(), "catalog", "demo?first=0.05&next=0.05", store=store, live=progress.append)
-    assert progress[-1].kept == done and len(whole.rows) == 12
+    assert progress[-1].kept == whole.kept == done and len(whole.rows) == 12
+    assert f"{done} of 12 were in the store before" in repr(whole)
     assert told(whole) == told(wb.replay(turns(), "catalog", "demo?first=0.05&next=0.05"))
 
 

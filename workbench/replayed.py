@@ -89,6 +89,8 @@ class Replayed:
     stopped: str | None = None
     """Why it ended before all was done."""
     concurrency: int | None = None
+    kept: int = 0
+    """How many results were in the store before."""
     _rows: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @property

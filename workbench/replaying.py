@@ -284,7 +284,7 @@ async def run(
     await asyncio.to_thread(compare.warm)
     left = missing(tasks, replayed)
     progress, pending = Progress(len(tasks), len(tasks) - len(left)), iter(left)
-    replayed.concurrency = settings.concurrency
+    replayed.concurrency, replayed.kept = settings.concurrency, progress.kept
     tell(progress)
 
     async def work() -> None:

@@ -71,7 +71,7 @@ def run(
         workers = _checked(client, stand)
         left = replaying.missing(tasks, replayed)
         progress = Progress(len(tasks), len(tasks) - len(left))
-        replayed.concurrency = settings.concurrency * len(workers)
+        replayed.concurrency, replayed.kept = settings.concurrency * len(workers), progress.kept
         size = max(1, min(_LARGEST, -(-len(left) // (_CHUNKS * len(workers)))))
         chunks = [left[at : at + size] for at in range(0, len(left), size)]
         tell(progress)

@@ -102,6 +102,10 @@ def notes(replayed: Replayed) -> list[str]:
     )
     if left and not replayed.stopped:
         told.append(f"{left:,} of {len(replayed.keys):,} turns have not been run; run it again with the same store")
+    if replayed.kept:
+        told.append(
+            f"{replayed.kept:,} of {len(replayed.keys):,} were in the store before, with seconds of their own time"
+        )
     failed: dict[str, int] = {}
     for row in replayed.rows:
         if row["error"]:
