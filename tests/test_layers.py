@@ -33,6 +33,7 @@ LAYERS = [
         "outcome",
         "statistics",
         "store",
+        "log",
     ],
     ["view", "turn", "replayed", "target", "config", "entry"],
     [
@@ -104,7 +105,7 @@ HOME = {
     "genai_prices": {"price"},
     "altair": {"view"},
     "vl_convert": {"view"},
-    "threading": {"loop", "search", "tokens", "stdio", "widget"},
+    "threading": {"loop", "search", "tokens", "stdio", "widget", "scattered"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

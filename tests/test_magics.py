@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -261,3 +262,24 @@ def test_a_replay_shows_rates_pictures_and_what_is_wrong(kernel: Kernel, tmp_pat
     assert "there is no pattern 'wizard'" in kernel.fails("%replay cases --patterns wizard")
     assert kernel.text("%replay --help").startswith("%replay [--patterns")
     assert "catalog" in kernel.text("import workbench; workbench.session().replays[-1].summary()")
+
+
+def test_an_audit_log_is_written_verified_and_asked(kernel: Kernel, tmp_path: Path) -> None:
+    kernel.run(f"%mcp connect demo\n%cd -q {tmp_path}")
+    assert "no audit log is written; %mcp audit on begins one" in kernel.text("%mcp audit")
+    assert kernel.text("%mcp audit on").startswith(f"writing {tmp_path}/mcp-audit/")
+    kernel.run("%mcp read docs://style-guide")
+    kernel.run(f"%%agent\n{QUESTION}")
+    assert len(kernel.text("%mcp log docs://style-guide").splitlines()) == 1
+    assert kernel.text("%mcp log --turn 1").splitlines()[0].startswith("user asked")
+    assert "nothing of that has happened" in kernel.text("%mcp log x://other")
+    assert "1 file" in kernel.text("%mcp audit verify")
+    assert "no audit log is written" in kernel.text("%mcp audit off")
+    said = kernel.text("%mcp log sap-btp://sum-abap-v1 --audit mcp-audit")
+    assert time.strftime("%Y-%m-%d ", time.gmtime()) in said and "host allowed it (rule listed)" in said
+    (file,) = (tmp_path / "mcp-audit").glob("*.jsonl")
+    file.write_text(file.read_text().replace("docs://style-guide", "docs://style-guida"))
+    assert "is not as it was written" in kernel.fails("%mcp audit verify")
+    assert "there is no audit log in elsewhere; %mcp audit on elsewhere begins one" in kernel.fails(
+        "%mcp audit verify elsewhere"
+    )

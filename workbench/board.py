@@ -14,7 +14,7 @@ from IPython.display import display
 
 from . import catalog
 from .catalog import CatalogRow, Kind
-from .content import Part, PromptResult, harmless, visible
+from .content import PromptResult, harmless, visible
 from .errors import UsageError
 from .media import human_size
 from .saving import MOST, files
@@ -159,8 +159,9 @@ class Board:
     def _show_prompt(self, entry: CatalogRow, result: PromptResult) -> None:
         text = prompt_text(result)
         more = f"; {len(text) - PREVIEW:,} more characters are not shown here" if len(text) > PREVIEW else ""
-        parts = [x for message in result.messages for x in message.items if isinstance(x, Part)]
-        self.widget.preview(entry.key, entry.label, harmless(text[:PREVIEW]), f"as it expands{more}", files(parts))
+        self.widget.preview(
+            entry.key, entry.label, harmless(text[:PREVIEW]), f"as it expands{more}", files(result.parts)
+        )
 
     def _attached(self, entry: CatalogRow, uri: str) -> None:
         if entry.kind == "template":  # what was attached has another row, perhaps out of sight

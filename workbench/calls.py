@@ -187,6 +187,7 @@ class Calls:
             timed = await self._using(prompt.server, lambda c: c.prompt(prompt.name, values))
             result: PromptResult = timed.value
             span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
+            await asyncio.to_thread(span.brought, result.parts)
             turns = [await self._turn(span, message, result, call["id"]) for message in result.messages]
         said = "The prompt's message follows." if len(turns) == 1 else f"The prompt's {len(turns)} messages follow."
         return Result(said, messages.injected(turns, call["id"], "prompts"))
@@ -258,10 +259,8 @@ class Calls:
                 return Result(f"Refused: {verdict.reason}.", error=True)
             timed = await tools.run(tool, arguments)
             result: ToolResult = timed.value
-            span.note(
-                wait_seconds=timed.waited, decode_seconds=timed.decoded,
-                bytes=sum(x.size for x in result.items if isinstance(x, Part)),
-            )  # fmt: skip
+            span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
+            await asyncio.to_thread(span.brought, result.parts)
             made = await asyncio.to_thread(tools.result_rendered, result, self._takes)
             made = await self._window.fit(span, made, f"tool {own.name}", own.server)
             span.note(note=made.note)
@@ -292,8 +291,9 @@ async def read_into(
     rendered = timer() - started
     repaired = "bytes on the wire that were not UTF-8 were replaced" if content.repaired else None
     found = dict.fromkeys(kind for part in content.parts if (kind := media.found_type(part)))
+    await asyncio.to_thread(span.brought, content.parts)
     span.note(
-        bytes=content.size, parts=len(content.parts), sha256=content.sha256, wait_seconds=timed.waited,
+        parts=len(content.parts), wait_seconds=timed.waited,
         decode_seconds=timed.decoded, render_seconds=rendered, note=_joined(made.note, repaired),
         mime=", ".join(dict.fromkeys(part.mime or "unknown" for part in content.parts)) or None,
         descriptor=bool(content.parts) and not made.blocks and not any(map(media.is_text_part, content.parts)),

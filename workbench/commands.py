@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from . import hygiene, listing, policy
+from . import log as audit_log
 from .content import in_folder, visible
 from .errors import UsageError
 from .notices import LEVELS
@@ -424,15 +425,53 @@ def logs(magics: Magics, options: Namespace) -> None:
     _show("\n".join(said))
 
 
+@argument("uri", nargs="?", help="only what has to do with this URI, tool, prompt or server")
+@argument("--turn", type=int, metavar="N", help="only of this turn")
+@argument(
+    "--audit", nargs="?", const=audit_log.FOLDER, metavar="DIR", help="of all sessions in this audit log, with dates"
+)
 def log(magics: Magics, options: Namespace) -> None:
     """Say in sentences who read what, when, and by which rule."""
-    _show(
-        "\n".join(sentence(span) for span in magics.session.spans if span.kind != "gate") or "nothing has happened yet"
-    )
+    if options.audit is None:
+        told, aside = [("", span) for span in magics.session.spans], list[str]()
+    else:
+        found, aside = audit_log.read(options.audit)
+        last = {(each.row["session"], each.row["span"]["id"]): each for each in found if "span" in each.row}
+        told = [(f"{each.row['time'][:10]} {each.row['session']} ", each.span) for each in last.values() if each.span]
+    lines = [
+        before + sentence(span)
+        for before, span in told
+        if span.kind != "gate"
+        and options.turn in (None, span.turn)
+        and options.uri in (None, span.name, span.detail.get("uri"), span.detail.get("server"))
+    ]
+    nothing = "nothing of that has happened" if options.uri or options.turn is not None else "nothing has happened yet"
+    _show("\n".join([*lines, *aside]) or nothing)
+
+
+@argument("what", nargs="?", choices=("on", "off", "verify"), help="alone, say what is written")
+@argument("folder", nargs="?", help=f"default: {audit_log.FOLDER}, beside the notebook")
+@argument("--no-content", action="store_true", help="keep hashes of what was read, and not the content itself")
+@argument("--most-mb", type=float, metavar="N", help="remove the oldest finished files where the folder is larger")
+def audit(magics: Magics, options: Namespace) -> None:
+    """Write an audit log of what happens, end it, or check that nobody has changed it."""
+    session, folder = magics.session, options.folder or audit_log.FOLDER
+    if options.what == "verify":
+        found = audit_log.verify(folder)
+        _show(str(found))
+        if not found:
+            raise UsageError(f"the audit log in {folder} is not as it was written: see above")
+        return
+    if options.what == "on":
+        most = None if options.most_mb is None else int(options.most_mb * 1e6)
+        session.audit(folder, content=not options.no_content, most_bytes=most)
+    elif options.what == "off":
+        session.audit(None)
+    _show(f"writing {session.log}" if session.log else "no audit log is written; %mcp audit on begins one")
 
 
 for _function in (
     connect, status, resources, templates, prompts, tools, read, prompt, attach, detach, policies, context, notes, answer,
-    disconnect, reconnect, logs, log,
+    disconnect, reconnect, logs, log, audit,
 ):  # fmt: skip
     _command(_function)

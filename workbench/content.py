@@ -6,6 +6,7 @@ a server: hostile until escaped.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +18,8 @@ from typing import Any, Literal, TypeVar, overload
 
 __all__ = [
     "Argument", "Completion", "Content", "Link", "Message", "Offer", "Part", "Prompt", "PromptResult", "Resource", "Template",
-    "Tool", "ToolResult", "by_priority", "clean", "for_people", "harmless", "in_folder", "one_line", "visible",
+    "Tool", "ToolResult", "by_priority", "clean", "for_people", "harmless", "in_folder", "one_line", "packed", "unpacked",
+    "visible",
 ]  # fmt: skip
 
 
@@ -332,6 +334,11 @@ class PromptResult:
     name: str
     messages: tuple[Message, ...]
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The contents of all messages."""
+        return tuple(item for message in self.messages for item in message.items if isinstance(item, Part))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToolResult:
@@ -343,15 +350,38 @@ class ToolResult:
     structured: Any = None
     error: bool = False
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its contents, without the links."""
+        return tuple(item for item in self.items if isinstance(item, Part))
+
 
 def digest(parts: Iterable[Part]) -> str:
-    """SHA-256 over all parts, each with its URI, so that the same bytes under another name differ."""
+    """SHA-256 over all parts, each with its URI and type, so that the same bytes under another name differ."""
     sha = sha256()
-    for part in parts:
-        data = part.data if isinstance(part.data, bytes) else part.data.encode(errors="replace")
-        sha.update(f"{part.uri}\0{len(data)}\0".encode(errors="replace"))
-        sha.update(data)
+    for piece in packed(parts):
+        sha.update(piece)
     return sha.hexdigest()
+
+
+def packed(parts: Iterable[Part]) -> Iterator[bytes]:
+    """Parts as one run of bytes, whose SHA-256 is their identity: of each a line of JSON that says what it is, and its data."""
+    for part in parts:
+        raw, kind = part.raw, "bytes" if isinstance(part.data, bytes) else "text"
+        yield json.dumps([part.uri, part.mime, kind, list(part.audience), len(raw)]).encode() + b"\n"
+        yield raw
+
+
+def unpacked(data: bytes) -> tuple[Part, ...]:
+    """The inverse of `packed`; raises `ValueError` for what is none of it."""
+    parts, at = [], 0
+    while at < len(data):
+        end = data.index(b"\n", at)
+        uri, mime, kind, audience, size = json.loads(data[at:end])
+        raw, at = data[end + 1 : end + 1 + size], end + 1 + size
+        held = raw if kind == "bytes" else raw.decode(errors="surrogatepass")
+        parts.append(Part(uri=uri, mime=mime, data=held, audience=tuple(audience)))
+    return tuple(parts)
 
 
 @overload

@@ -87,9 +87,8 @@ class Context:
     async def _noted(self, span: Open, content: Content, text: str, note: str | None) -> None:
         size = await asyncio.to_thread(tokens.count, text)
         said = "; ".join(x for x in (note, self._window.doubt(size)) if x) or None
-        span.note(
-            uri=content.uri, bytes=content.size, sha256=content.sha256, note=said, counter=tokens.counter().name, tokens=size,
-        )  # fmt: skip
+        await asyncio.to_thread(span.brought, content.parts)
+        span.note(uri=content.uri, note=said, counter=tokens.counter().name, tokens=size)
 
     async def _attach(self, attachment: Attachment, said: str | None) -> Sent:
         content = attachment.content
@@ -98,10 +97,10 @@ class Context:
             made = made._replace(text=f"Attached by the {attachment.actor}:\n{made.text}")
             made = await self._window.fit(span, made, content.uri, content.server, content.sha256)
             note = "; ".join(x for x in (said, made.note) if x) or None
+            await asyncio.to_thread(span.brought, content.parts)
             span.note(
-                uri=content.uri, bytes=content.size, sha256=content.sha256, read_at=attachment.read_at, note=note,
-                rule=attachment.rule, stale=said is not None,
-            )  # fmt: skip
+                uri=content.uri, read_at=attachment.read_at, note=note, rule=attachment.rule, stale=said is not None
+            )
         return Sent(content, made.text, made.blocks)
 
     def opening(self) -> list[BaseMessage]:

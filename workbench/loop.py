@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from .errors import UsageError
 
-__all__ = ["Job", "Loop", "apart"]
+__all__ = ["Job", "Loop", "apart", "in_main_thread"]
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -26,6 +26,11 @@ SLICE = 0.2
 """Seconds a wait lasts at most before Python can deliver an interrupt."""
 GRACE = 5.0
 """Seconds that cancelled work has to close its spans."""
+
+
+def in_main_thread() -> bool:
+    """Whether this is the thread that Python delivers interrupts to, and a cell runs in."""
+    return threading.current_thread() is threading.main_thread()
 
 
 class Job(Generic[T]):
@@ -99,7 +104,7 @@ class Loop:
             work.close()
             raise UsageError("this would wait for itself: inside a pattern use the `read` it was given, and await it")
         job = Job(self._running(), work)
-        main = threading.current_thread() is threading.main_thread()
+        main = in_main_thread()
         try:
             self.blocking = self.blocking or main
             job.start()  # inside the try: an interrupt may arrive before this line is over

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-import threading
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from .commands import COMMANDS
 from .compare import COMPARED
 from .errors import Stopped, UsageError
 from .forms import Answer
+from .loop import in_main_thread
 
 if TYPE_CHECKING:
     from .board import Board
@@ -54,6 +54,7 @@ class Magics:
         self._typist = Typist(self.session)
         self._line: ProgressLine | None = None
         self._progress: Progress | None = None  # of a replay that runs
+        self._gap: str | None = None  # that was told of
         self.session.loop.idle = self._idle
         self.boards: list[Board] = []
         self._clickable = False  # of the running turn; `headless` is of the last request, which may be a subshell's
@@ -106,9 +107,13 @@ class Magics:
             self._line.show(bundle)
 
     def sync(self) -> None:
-        """Bring the displayed catalogs up to date."""
+        """Bring the displayed catalogs up to date, and say, once, that the audit log has a gap."""
         for board in self.boards:
             board.sync()
+        problem = self.session.log.problem if self.session.log else None
+        if problem not in (None, self._gap):
+            print(f"The audit log has a gap: {problem}. %mcp audit says more", file=sys.stderr)
+        self._gap = problem
 
     def mcp(self, line: str) -> None:
         """%mcp SUBCOMMAND ...: connect servers, see their catalog, read and attach. `%mcp --help` lists them all."""
@@ -188,7 +193,7 @@ class Magics:
 
     def _running(self, progress: Progress) -> None:
         self._progress = progress
-        if threading.current_thread() is threading.main_thread():  # else it waits, and asks by itself how far it is
+        if in_main_thread():  # else it waits, and asks by itself how far it is
             self._idle()
 
     def _turns(self, named: str | None) -> Any:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from .content import Part, digest
 from .errors import WorkbenchError
 from .span import JSON, Actor, Kind, Span, Status, Usage
 
 __all__ = ["Clock", "Open", "Recorder", "current", "opened", "timer", "under"]
+
+Keep = Callable[[str, Sequence[Part]], None]
 
 _current: ContextVar[Span | None] = ContextVar("workbench_span", default=None)
 
@@ -60,13 +63,25 @@ class Open:
     """A span while it is open: what is found out about it is added here."""
 
     def __init__(
-        self, span: Span, emit: Callable[[Span], None], timer: Callable[[], float] = time.perf_counter
+        self,
+        span: Span,
+        emit: Callable[[Span], None],
+        timer: Callable[[], float] = time.perf_counter,
+        keep: Keep = lambda identity, parts: None,
     ) -> None:
-        self.span, self.timer, self._emit = span, timer, emit
+        self.span, self.timer, self._emit, self._keep = span, timer, emit, keep
 
     def note(self, **detail: JSON) -> None:
         """Add to `detail`; seen with the next snapshot."""
         self.span = replace(self.span, detail={**self.span.detail, **detail})
+
+    def brought(self, parts: Sequence[Part]) -> None:
+        """Add the size and the SHA-256 of content to `detail`, and hand it to whoever keeps content. For a thread: it may be
+        large."""
+        identity = digest(parts)
+        self.note(bytes=sum(part.size for part in parts), sha256=identity)
+        if parts:
+            self._keep(identity, parts)
 
     def set(self, *, status: Status | None = None, usage: Usage | None = None, actor: Actor | None = None) -> None:
         """Set what is not a detail."""
@@ -81,13 +96,19 @@ class Open:
 class Recorder:
     """Makes spans and hands each snapshot to `emit`. `mask` goes over every error text.
 
-    The spans of a recorder that is not the session's own have ids that begin with its `name`.
+    The spans of a recorder that is not the session's own have ids that begin with its `name`. `keep` gets the content that
+    spans brought, by its SHA-256.
     """
 
     def __init__(
-        self, emit: Callable[[Span], None], clock: Clock | None = None, mask: Callable[[str], str] = str, name: str = ""
+        self,
+        emit: Callable[[Span], None],
+        clock: Clock | None = None,
+        mask: Callable[[str], str] = str,
+        name: str = "",
+        keep: Keep = lambda identity, parts: None,
     ) -> None:
-        self._emit, self.mask, self._name = emit, mask, name
+        self._emit, self.mask, self._name, self._keep = emit, mask, name, keep
         self.clock = clock or Clock()
         self._ids = count(1)
 
@@ -105,6 +126,7 @@ class Recorder:
             ),
             self._emit,
             self.clock.timer,
+            self._keep,
         )  # fmt: skip
         open_.show()
         token, also = _current.set(open_.span), _open.set(open_)

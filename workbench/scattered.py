@@ -43,6 +43,8 @@ class _Stand:
     targets: tuple[Target, ...]
     recording: tuple[str, ...] | None
     """The lines of a recording, which answers in place of the servers."""
+    session: Callable[[], Session]
+    """Makes the session that a worker keeps."""
 
     @property
     def key(self) -> str:
@@ -57,15 +59,16 @@ def run(
     settings: Settings,
     replayed: Replayed,
     most: _Most,
+    session: Callable[[], Session],
     tell: Callable[[Progress], None] = lambda progress: None,
 ) -> None:
     """Run the tasks that are not in the store of `replayed` on all workers of `scheduler`, an address or a `Client`.
 
     `most` tokens and US$ are shared out among the chunks, by their turns, so that no worker has to ask another. Raises
     `UsageError` before a turn runs where there is no scheduler, or its workers lack something: they and what they lack are
-    named.
+    named. `session` makes the session that a worker keeps.
     """
-    stand = _stand(servers, recording)
+    stand = _stand(servers, recording, session)
     client, ours = _client(scheduler)
     try:
         workers = _checked(client, stand)
@@ -114,10 +117,10 @@ def _collect(
         raise
 
 
-def _stand(servers: Servers, recording: Recording | None) -> _Stand:
+def _stand(servers: Servers, recording: Recording | None, session: Callable[[], Session]) -> _Stand:
     """Raises `UsageError` for a server that another process cannot reach as this one does."""
     if recording is not None:
-        return _Stand((), tuple(recording.lines()))
+        return _Stand((), tuple(recording.lines()), session)
     targets = [connection.target for connection in servers.connections.values()]
     for target in targets:
         if target.server is not None:
@@ -129,7 +132,7 @@ def _stand(servers: Servers, recording: Recording | None) -> _Stand:
             raise UsageError(
                 f"{target.name} is reached with secrets, which are not sent to workers: replay from a recording"
             )
-    return _Stand(tuple(targets), None)
+    return _Stand(tuple(targets), None, session)
 
 
 def _client(scheduler: Any) -> tuple[Any, bool]:
@@ -186,11 +189,9 @@ def _ready(stand: _Stand) -> str | None:
 
 def _bench(stand: _Stand) -> tuple[Session, replaying.Bench]:
     """A session that stays, with its servers connected."""
-    from .sessions import Session
-
     with _one:
         if stand.key not in _held:
-            session = Session()
+            session = stand.session()
             atexit.register(session.close)
             for error in session.loop.run(session.servers.connect_all(stand.targets)).values():
                 session.close()

@@ -22,10 +22,11 @@ from .attaching import Attaching
 from .cases import Turns
 from .compare import Comparison
 from .connection import Connection
-from .content import Completion, Content, Offer, Prompt, PromptResult, Template
+from .content import Completion, Content, Offer, Part, Prompt, PromptResult, Template
 from .errors import NotOffered, UsageError, WorkbenchError
 from .expect import expectation
 from .forms import Action, Answer, Request
+from .log import FOLDER, Log
 from .loop import Job, Loop
 from .recorder import Clock, Recorder
 from .secret import Secret, mask
@@ -70,8 +71,11 @@ class Session:
         *,
         on_request: OnRequest | None = None,
         clock: Clock | None = None,
+        audit: str | Path | None = None,
     ) -> None:
         self.model = model
+        self.log: Log | None = None
+        """The audit log, where one is written; see `audit`."""
         self.turns = Turns()
         """Finished turns, failed and cancelled ones included."""
         self.comparisons: list[Comparison] = []
@@ -83,7 +87,7 @@ class Session:
         self._secrets: set[Secret] = set()
         self._answers: dict[tuple[str, str], Secret] = {}
         self._one_turn = asyncio.Lock()
-        self.recorder = Recorder(self._record, clock, self.mask)
+        self.recorder = Recorder(self._record, clock, self.mask, keep=self._keep)
         self._desk = Desk(self.recorder, self._tell, self._span, self._sampled_by, on_request)
         self.servers = Servers(
             self.recorder, self._secrets, self._desk.handle, lambda *pair: self._attaching.ask_again(*pair)
@@ -96,6 +100,8 @@ class Session:
         self.listeners = self.servers.listeners
         """Called on the background loop when a server has changed what it offers, or tells that an attachment has changed."""
         _sessions.add(self)
+        if audit is not None:
+            self.audit(audit)
 
     def __enter__(self) -> Session:
         return self
@@ -125,8 +131,36 @@ class Session:
         if span.seconds is not None:
             del self._open[span.id]
         self._asking.heard(span)
+        if self.log is not None:
+            self.log.write(span)
         if span.status == "cancelled" and span.seconds is not None:
             self._desk.ended(span.id)
+
+    def _keep(self, identity: str, parts: Sequence[Part]) -> None:
+        if self.log is not None:
+            self.log.keep(identity, parts)
+
+    def audit(
+        self, folder: str | Path | None = FOLDER, *, content: bool = True, most_bytes: int | None = None
+    ) -> Log | None:
+        """Write an audit log to `folder`: a line for all that has happened and happens from now on, and content by its hash.
+
+        `None` ends the log that is written. Without `content` only hashes are kept. Beyond `most_bytes` the folder's oldest
+        finished files are removed, which the log says. See `workbench.log` for reading and verifying it. Raises `UsageError`
+        where nothing can be written there; the log that is written goes on then.
+        """
+        opened = None if folder is None else Log(folder, content=content, most_bytes=most_bytes, mask=self.mask)
+
+        async def take_over() -> None:
+            if self.log is not None:
+                self.log.close()
+            if opened is not None:
+                for span in self.spans:
+                    opened.write(span)
+            self.log = opened
+
+        self.loop.run(take_over())  # where spans come from, so that none is missed and none is written twice
+        return opened
 
     @property
     def progressing(self) -> Span | None:
@@ -256,6 +290,8 @@ class Session:
                 self.loop.run(self.servers.close())
         finally:  # also after an interrupt: what the loop still holds is ended with it
             self.loop.stop()
+            if self.log is not None:
+                self.log.close()  # and goes on in another file, should the session be used again
             self._one_turn = asyncio.Lock()  # a lock belongs to the loop it was waited on
 
     def connection(self, name: str) -> Connection:
@@ -322,8 +358,9 @@ class Session:
         values = lookup.prompt_arguments(found, arguments)
         with self.recorder.span("prompt", found.name, "user", server=found.server, arguments=values) as span:
             timed = await self.servers.using(found.server, lambda c: c.prompt(found.name, values))
+            result: PromptResult = timed.value
             span.note(wait_seconds=timed.waited, decode_seconds=timed.decoded)
-        result: PromptResult = timed.value
+            await asyncio.to_thread(span.brought, result.parts)
         return result
 
     def attach(
@@ -555,7 +592,7 @@ class Session:
         if scheduler is None:
             self.loop.run(replaying.run(bench, tasks, settings, done, budget, tell))
         else:
-            scattered.run(scheduler, self.servers, kept, tasks, settings, done, (most_tokens, most_usd), tell)
+            scattered.run(scheduler, self.servers, kept, tasks, settings, done, (most_tokens, most_usd), Session, tell)
         return done
 
     async def _ask(self, asked: Asked, new: bool, live: Live | None) -> Turn:

@@ -145,4 +145,5 @@ def sentence(span: Span) -> str:
     if span.actor == "model" and span.kind in ("read", "prompt", "tool"):
         return f"model requested {name} at {at}{turn}; {_decision(span)}{_figures(span)}"
     failed = "" if span.status == "ok" else f", {span.status}"
-    return f"{span.actor} {verb} {name} at {at}{turn}{failed}{_figures(span)}"
+    why = f" (rule {visible(str(rule))})" if span.kind == "attach" and (rule := span.detail.get("rule")) else ""
+    return f"{span.actor} {verb} {name} at {at}{turn}{why}{failed}{_figures(span)}"
