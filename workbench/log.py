@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +34,7 @@ _FORMAT = 1
 _START = "0" * 64
 _HASH = re.compile(rb', "hash": "([0-9a-f]{64})"\}$')
 _NAME = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{12}-\d{4,}\.jsonl")
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows would write two bytes for a line break
 _FRESH = 3600.0  # seconds in which a content may still wait for the line that names it
 
 
@@ -66,11 +67,12 @@ class Log:
         """Why lines are missing; stays when writing works again."""
         self.lost = 0
         """Lines that could not be written."""
-        self._content, self._most, self._file_bytes, self._mask = content, most_bytes, file_bytes, mask
+        self._content, self._most, self._mask = content, most_bytes, mask
+        self._file_bytes = file_bytes if most_bytes is None else min(file_bytes, most_bytes // 4)
         self._status: dict[str, str] = {}
         self._files, self._fd, self._size, self._head, self._number = 0, -1, 0, _START, 0
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._begin()
         except OSError as error:
             raise UsageError(
@@ -102,8 +104,8 @@ class Log:
             "rule": detail.get("rule"), "bytes": detail.get("bytes"), "tokens": detail.get("tokens"),
             "counter": detail.get("counter"), "sha256": detail.get("sha256"), "span": span.to_json(),
         }  # fmt: skip
-        masked: dict[str, Any] = _each(row, self._mask)
-        return masked
+        text = json.dumps(row, default=str)
+        return row if self._mask(text) == text else _each(row, self._mask)
 
     def keep(self, identity: str, parts: Sequence[Part]) -> None:
         """Content, once, in the file that its hash names. What holds a secret of ours is not kept."""
@@ -115,8 +117,9 @@ class Log:
                 return
             if any(self._mask(text) != text for part in parts for text in (_text(part), part.uri)):
                 return
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             half = path.with_name(f".{identity}-{uuid4().hex}")
+            half.touch(mode=0o600)
             half.write_bytes(b"".join(packed(parts)))
             half.replace(path)  # so that it is there whole, or not at all
         except OSError as error:
@@ -170,13 +173,13 @@ class Log:
 
     def _begin(self) -> None:
         """A new file of this session, which goes on from the last one."""
-        heads = {path.name: list(_head(path)) for path in _files(self.folder)}
+        heads = {path.name: [path.stat().st_size, _hash_of(_last(path))] for path in _files(self.folder)}
         removed = self._make_room()
         if self._files == 0:
             self._started = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         self._files += 1
         self.path = self.folder / f"{self._started}-{self.session}-{self._files:04}.jsonl"
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | _BINARY, 0o600)
         self._size = 0
         self._line({"kind": "log", "format": _FORMAT, "content": self._content, "others": heads, "removed": removed})
 
@@ -192,18 +195,18 @@ class Log:
             os.close(self._fd)
         self._fd = -1
 
-    def _make_room(self) -> dict[str, list[Any]]:
-        """Remove the oldest finished files while the folder is too large; gives how far each was."""
-        removed: dict[str, list[Any]] = {}
+    def _make_room(self) -> list[str]:
+        """Remove the oldest finished files while the folder is too large; gives their names."""
+        removed = list[str]()
         if self._most is None:
             return removed
         size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
         for path in _files(self.folder):
             if size <= self._most:
                 break
-            if not _finished(path):  # another kernel may write it
+            if not any(b'"kind": "%s"' % kind in _last(path) for kind in (b"end", b"next")):  # it may be written to
                 continue
-            removed[path.name] = list(_head(path))
+            removed.append(path.name)
             size -= path.stat().st_size
             path.unlink(missing_ok=True)
         if removed:
@@ -236,22 +239,22 @@ def _files(folder: Path) -> list[Path]:
         return []
 
 
-def _head(path: Path) -> tuple[int, str]:
-    """Whole lines of a file, and the hash of the last one."""
-    lines = [line for line in path.read_bytes().split(b"\n")[:-1] if _HASH.search(line)]
-    return len(lines), _hash_of(lines[-1]) if lines else _START
+def _last(path: Path) -> bytes:
+    """The last whole line of a file, which may be large."""
+    back = 65_536
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        while True:
+            file.seek(max(0, size - back))
+            lines = file.read(back).split(b"\n")[:-1]  # what stands behind the last line break is torn
+            if len(lines) > 1 or back >= size:
+                return lines[-1] if lines else b""
+            back *= 16
 
 
 def _hash_of(line: bytes) -> str:
     found = _HASH.search(line)
     return found[1].decode() if found else ""
-
-
-def _finished(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 65_536))
-        last = file.read().rstrip(b"\n").rsplit(b"\n", 1)[-1]
-    return b'"kind": "end"' in last or b'"kind": "next"' in last
 
 
 def _forget(folder: Path) -> None:
@@ -367,7 +370,7 @@ def verify(path: str | Path) -> Verified:
     Raises `UsageError` where there is no log.
     """
     folder, found = Path(path).expanduser(), Verified()
-    seen: dict[str, tuple[int, str, str]] = {}
+    seen: dict[str, list[tuple[int, str, str]]] = {}
     heads: dict[str, list[str]] = {}
     before: dict[str, Any] = {}
     removed: set[str] = set()
@@ -377,10 +380,10 @@ def verify(path: str | Path) -> Verified:
         rows = _checked(file, found, heads)
         before[file.name] = rows[0].get("prev") if rows else None
         for row in rows:
-            if isinstance(others := row.get("others"), dict):
-                seen |= {name: (*head, file.name) for name, head in others.items()}
-            if isinstance(gone := row.get("removed"), dict):
-                removed |= gone.keys()
+            if row.get("kind") == "log":
+                removed.update(row["removed"])
+                for name, (size, head) in row["others"].items():
+                    seen.setdefault(name, []).append((size, head, file.name))
             named.add(str(row.get("sha256")))
     if kept:
         _compare(seen, heads, removed, found)
@@ -392,7 +395,7 @@ def verify(path: str | Path) -> Verified:
 
 
 def _checked(file: Path, found: Verified, heads: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """The rows of a file; what is wrong with a line, or with its place, goes to `found`."""
+    """The rows of a file that are as they were written; what is wrong with a line, or with its place, goes to `found`."""
     rows: list[dict[str, Any]] = []
     hashes: list[str] = []
     for number, line, torn in _lines(file):
@@ -408,14 +411,15 @@ def _checked(file: Path, found: Verified, heads: dict[str, list[str]]) -> list[d
         if not told or not isinstance(row, dict):
             found.problems.append(f"{where} is no line of a log")
             continue
-        if sha256(_HASH.sub(b"}", line)).hexdigest() != told:
+        if sha256(_HASH.sub(b"}", line)).hexdigest() == told:
+            rows.append(row)
+        else:
             found.problems.append(f"{where} was changed: its hash is another")
         if hashes and row.get("prev") != hashes[-1]:
             found.problems.append(f"{where} does not follow the line before it: one is missing, or was moved")
         if not hashes and row.get("kind") != "log":
             found.problems.append(f"{where} is not the first one: what stood before it is missing")
         hashes.append(told)
-        rows.append(row)
     heads[file.name] = hashes
     ended = bool(rows) and rows[-1].get("kind") in ("end", "next")
     found.files[file.name] = len(hashes), hashes[-1] if hashes else _START, ended
@@ -423,25 +427,28 @@ def _checked(file: Path, found: Verified, heads: dict[str, list[str]]) -> list[d
 
 
 def _compare(
-    seen: Mapping[str, tuple[int, str, str]],
+    seen: Mapping[str, Sequence[tuple[int, str, str]]],
     heads: Mapping[str, Sequence[str]],
-    removed: Iterable[str],
+    removed: Collection[str],
     found: Verified,
 ) -> None:
-    for name, (lines, head, teller) in seen.items():
-        if name not in heads:
-            if name in removed:
-                found.notes.append(f"{name} ({lines:,} lines) was removed by the size limit")
-            else:
-                found.problems.append(f"{name} is missing; {teller} has seen {lines:,} lines of it")
-        elif lines and (len(heads[name]) < lines or heads[name][lines - 1] != head):
-            found.problems.append(
-                f"{name} is not what {teller} has seen of it: {lines:,} lines then, {len(heads[name]):,} now"
-            )
+    """What each file has seen of the others, against what they are now."""
+    for name, sights in seen.items():
+        size, _, teller = sights[-1]
+        if name in removed and name not in heads:
+            found.notes.append(f"{name} ({size:,} bytes) was removed by the size limit")
+        elif name not in heads:
+            found.problems.append(f"{name} is missing; {teller} has seen {size:,} bytes of it")
+        else:
+            found.problems += [
+                f"{name} is not what {teller} has seen of it: the last line of then is not there"
+                for _, head, teller in sights
+                if head and head not in heads[name]
+            ]
 
 
 def _continued(
-    found: Verified, heads: Mapping[str, Sequence[str]], before: Mapping[str, Any], removed: Iterable[str]
+    found: Verified, heads: Mapping[str, Sequence[str]], before: Mapping[str, Any], removed: Collection[str]
 ) -> None:
     """A session's second file goes on from the head of its first."""
     for name in heads:
