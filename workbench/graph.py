@@ -128,7 +128,7 @@ class Agent:
         if not chunks:
             raise ModelError(f"{span.span.name} answered nothing at all; ask again")
         # All at once: to add one after the other takes time that grows with the square of their number.
-        whole = chunks[0] + chunks[1:]
+        whole = chunks[0] + chunks[1:] if len(chunks) > 1 else chunks[0]
         return messages.with_ids(messages.strict(cast("AIMessage", message_chunk_to_message(whole)), whole), self._ids)
 
 
